@@ -1,0 +1,1 @@
+"""Data: files and named sources of graded pairs, their audit and split, and the benchmarks."""

@@ -1,0 +1,1 @@
+"""Evaluation: metrics, their uncertainty, and the protocols that compute them."""

@@ -1,0 +1,1 @@
+"""Losses: a formula each, tensors in, number out."""

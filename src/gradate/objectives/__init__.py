@@ -1,0 +1,1 @@
+"""Objectives: how losses meet examples, encoders and heads."""

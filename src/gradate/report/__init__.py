@@ -1,0 +1,1 @@
+"""Reports: one self-contained page per run, and the model card."""

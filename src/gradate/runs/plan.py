@@ -1,0 +1,62 @@
+"""The plan: what a run would do, without doing it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from gradate.data.examples import Pairs
+from gradate.runs.resolve import Resolved
+from gradate.training.fit import to_dataset
+from gradate.training.samplers import SeededBatchSampler
+from gradate.training.stage import Stage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A resolved recipe, its data in numbers, and the first batch of every stage."""
+
+    recipe: str
+    """Resolved recipe as YAML."""
+    reasons: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...]
+    stages: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "dry_run": True,
+            "recipe": self.recipe,
+            "reasons": [{"key": key, "value": value, "reason": reason} for key, value, reason in self.reasons],
+            "notes": list(self.notes),
+            "stages": list(self.stages),
+        }
+
+
+def plan(resolved: Resolved, seed: int) -> Plan:
+    """Describe a run: updates of each stage and the very rows its first batch will hold."""
+    stages = []
+    for stage, pairs, selection in zip(resolved.recipe.stages, resolved.stages, resolved.selections, strict=True):
+        per_epoch = math.ceil(math.ceil(len(pairs) / int(stage.batch_size)) / stage.accumulate)
+        stages.append(
+            {
+                "source": pairs.name,
+                "pairs": len(pairs),
+                "scale": str(pairs.scale),
+                "trainable": stage.trainable,
+                "objective": stage.objective.name,
+                "updates": None if stage.is_convex else math.ceil(per_epoch * stage.epochs),
+                "selection": {name: len(found) for name, found in selection.items()},
+                "first_batch": _first_batch(stage, pairs, seed),
+            }
+        )
+    return Plan(resolved.recipe.to_yaml(), resolved.reasons, resolved.notes, tuple(stages))
+
+
+def _first_batch(stage: Stage, pairs: Pairs, seed: int) -> list[dict[str, Any]]:
+    dataset = to_dataset(pairs, stage)
+    batch = list(range(min(int(stage.batch_size), len(pairs))))
+    if not stage.is_convex:
+        batch = next(iter(SeededBatchSampler(dataset, batch_size=int(stage.batch_size), seed=seed)))
+    return [dict(dataset[i]) for i in batch]

@@ -1,0 +1,200 @@
+"""Resolving a recipe against its data: every source loaded, every `auto` replaced, every choice with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gradate.data.examples import Pairs
+from gradate.data.leakage import find_leaks
+from gradate.data.locations import DataLocations
+from gradate.data.readers import read_pairs
+from gradate.data.sources import load_dev_clean, load_source
+from gradate.data.split import split_pairs
+from gradate.errors import InputError
+from gradate.objectives.config import BUFFERED, ObjectiveConfig
+from gradate.runs.recipe import Recipe
+from gradate.scale import LabelScale
+from gradate.training.stage import Stage
+
+SMALLEST_INTERVAL = 20
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """The user's own pairs, and how to read them."""
+
+    pairs: Path | None = None
+    dev: Path | None = None
+    test: Path | None = None
+    scale: LabelScale | None = None
+    columns: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A recipe with nothing left to choose, and its data."""
+
+    recipe: Recipe
+    stages: tuple[Pairs, ...]
+    """Training pairs of each stage."""
+    selections: tuple[Mapping[str, Pairs], ...]
+    """Sets that judge each stage's checkpoints, on the stage's scale; empty where nothing is judged."""
+    test: Pairs | None
+    reasons: tuple[tuple[str, str, str], ...]
+    """(key, value, reason) of every choice."""
+    notes: tuple[str, ...]
+    """What reading the data decided or found."""
+
+
+def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resolved:
+    """Load everything a recipe names and settle its `auto` values.
+
+    Raises:
+        InputError: data that is missing or does not fit, or a value the data's scale does not allow.
+    """
+    parts, notes = _user_parts(recipe, files)
+    training = [
+        parts["train"] if stage.source == "pairs" else load_source(stage.source, locations) for stage in recipe.stages
+    ]
+    if recipe.needs_pairs:
+        test: Pairs | None = parts["test"]
+    else:
+        test = load_source("starter-test", locations) if recipe.stages[-1].source == "starter" else None
+    if recipe.evaluation.source == "seven-sts":
+        test = None
+    stages, selections, reasons = [], [], []
+    for i, (stage, pairs) in enumerate(zip(recipe.stages, training, strict=True), start=1):
+        settled, why = settle_stage(stage, pairs)
+        stages.append(settled)
+        reasons += [(f"stages.{i}.{key}", value, reason) for key, value, reason in why]
+        selections.append(_selection(stage, pairs.scale, parts, locations))
+        notes += [f"{pairs.name}: {note}" for note in pairs.notes]
+    if test is not None:
+        if test.scale != training[-1].scale:
+            raise InputError(f"is on the scale {test.scale}, the training pairs on {training[-1].scale}", where=test.name)
+        notes += _leak_notes(training[-1], test)
+    return Resolved(
+        replace(recipe, stages=tuple(stages)),
+        tuple(training),
+        tuple(selections),
+        test,
+        tuple(reasons),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def settle_stage(stage: Stage, pairs: Pairs) -> tuple[Stage, list[tuple[str, str, str]]]:
+    """Replace a stage's `auto` values; returns it with (key, value, reason) of each choice.
+
+    Raises:
+        InputError: x0 beyond d/2 on the pairs' scale, all grades equal, or a classifier on a continuous scale.
+    """
+    n = len(pairs)
+    if n == 0 or np.unique(pairs.grades).size < 2:
+        what = "there are no pairs" if n == 0 else f"all {n} grades are {pairs.grades[0]:g}"
+        raise InputError(f"{what}: nothing to order", where=pairs.name, remedy="give pairs of at least two grades")
+    reasons: list[tuple[str, str, str]] = []
+    objective = _settle_objective(stage.objective, pairs.scale, reasons)
+    batch = stage.batch_size
+    if batch == "auto":
+        batch = min(16, max(1, n // 4))
+        reasons.append(("batch_size", str(batch), "16 as in the paper" if batch == 16 else f"only {n} pairs"))
+    elif batch > n:
+        reasons.append(("batch_size", str(n), f"there are only {n} pairs, fewer than the {batch} asked for"))
+        batch = n
+    per_epoch = math.ceil(math.ceil(n / batch) / stage.accumulate)
+    every = stage.evaluate_every
+    if every == "auto":
+        every = max(min(SMALLEST_INTERVAL, per_epoch), per_epoch // 4)
+        reasons.append(("evaluate_every", str(every), f"an epoch has {per_epoch} updates; about four times an epoch"))
+    return replace(stage, objective=objective, batch_size=batch, evaluate_every=every), reasons
+
+
+def _settle_objective(
+    objective: ObjectiveConfig, scale: LabelScale, reasons: list[tuple[str, str, str]]
+) -> ObjectiveConfig:
+    if objective.name == "cross-entropy" and scale.is_continuous:
+        raise InputError(
+            f"cross-entropy needs classes, the scale {scale} is continuous",
+            where="objective.name",
+            remedy="declare grades with --scale a,b,c or choose another loss",
+        )
+    if objective.name not in BUFFERED:
+        return objective
+    # On a continuous scale a fifth of the range stands in for the spacing, as 1 does on 0..5 in the paper.
+    spacing = scale.d if scale.d is not None else (scale.high - scale.low) / 5
+    origin = f"spacing d = {spacing:g}" if scale.d is not None else f"a fifth of the range {scale} stands in for d"
+    k, x0 = objective.k, objective.x0
+    if k == "auto":
+        k = 2 / spacing**2 if objective.name == "smooth-k2" else 2.5 / spacing
+        power = "2/d²" if objective.name == "smooth-k2" else "2.5/d"
+        reasons.append(("objective.k", f"{k:g}", f"{power}, the paper's value for d = 1; {origin}"))
+    if x0 == "auto":
+        x0 = spacing / 4 if scale.d is not None else spacing / 5
+        power = "d/4" if scale.d is not None else "d/5"
+        reasons.append(("objective.x0", f"{x0:g}", f"{power}, the paper's value for such a scale; {origin}"))
+    scale.check_x0(x0)
+    return replace(objective, k=k, x0=x0)
+
+
+def _user_parts(recipe: Recipe, files: PairFiles) -> tuple[dict[str, Pairs], list[str]]:
+    if not recipe.needs_pairs:
+        if files.pairs is not None or files.dev is not None or files.test is not None:
+            raise InputError("this recipe brings its own data", where="--pairs", remedy="leave --pairs/--dev/--test out")
+        return {}, []
+    if files.pairs is None:
+        raise InputError("this recipe trains on your pairs", where="--pairs", remedy="pass --pairs FILE")
+    given = read_pairs(files.pairs, scale=files.scale, columns=files.columns)
+    notes = [f"{files.pairs.name}: {note}" for note in given.notes]
+    parts = {
+        name: read_pairs(path, scale=given.scale, columns=files.columns)
+        for name, path in (("dev", files.dev), ("test", files.test))
+        if path is not None
+    }
+    missing = [name for name in ("dev", "test") if name not in parts]
+    if not missing:
+        return {"train": given, **parts}, notes
+    split = split_pairs(given, seed=recipe.seed)
+    found = {"dev": split.dev, "test": split.test}
+    train = split.train
+    for name in parts:
+        train = replace(Pairs.concatenate([train, found[name]], given.name), notes=given.notes)
+        notes.append(f"the {name} part of the split goes to training, since --{name} brings its own")
+    return {"train": train, **{name: found[name] for name in missing}, **parts}, [*notes, *split.notes]
+
+
+def _selection(
+    stage: Stage, scale: LabelScale, parts: Mapping[str, Pairs], locations: DataLocations
+) -> Mapping[str, Pairs]:
+    if stage.selection is None:
+        return {}
+    source = stage.selection.source
+    if source == "dev":
+        if "dev" not in parts:
+            raise InputError(
+                "there are no dev pairs to select on", where="selection.source", remedy="name a source, or null"
+            )
+        sets: Mapping[str, Pairs] = {"dev": parts["dev"]}
+    else:
+        sets = load_dev_clean(locations) if source == "sts-dev-clean" else {source: load_source(source, locations)}
+    return {name: _on_scale(pairs, scale) for name, pairs in sets.items()}
+
+
+def _on_scale(pairs: Pairs, scale: LabelScale) -> Pairs:
+    if pairs.scale == scale:
+        return pairs
+    return replace(pairs, grades=pairs.scale.rescale(pairs.grades, scale), scale=LabelScale.continuous(scale.low, scale.high))
+
+
+def _leak_notes(train: Pairs, test: Pairs) -> list[str]:
+    leaks = find_leaks(train, {test.name: test})
+    total = leaks.exact + leaks.swapped + leaks.folded
+    if not total:
+        return []
+    kinds = f"{leaks.exact} exact, {leaks.swapped} swapped, {leaks.folded} after case and space folding"
+    return [f"warning: {total} training pairs also stand in {test.name} ({kinds}); the test flatters the model"]

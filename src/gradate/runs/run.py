@@ -1,0 +1,337 @@
+"""The run: a recipe executed, measured and written down in its folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradate.data.locations import DataLocations
+from gradate.engine.precision import Precision, resolve_precision
+from gradate.errors import GradateError, InputError, Interrupted
+from gradate.evaluation.protocol import Evaluation, evaluate
+from gradate.models.graded import GradedModel
+from gradate.models.head import PairHead
+from gradate.runs.comparison import Comparison, baseline_scores, compare, model_scores
+from gradate.runs.environment import environment
+from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
+from gradate.runs.plan import Plan, plan
+from gradate.runs.recipe import Recipe, load_recipe, parse_recipe, recipe_text
+from gradate.runs.resolve import PairFiles, Resolved, resolve
+from gradate.runs.results import Run, Runs
+from gradate.runs.write_up import write_up
+from gradate.scale import LabelScale
+from gradate.training.callbacks.observer import Observer, SilentObserver
+from gradate.training.callbacks.run_log import RunLog
+from gradate.training.callbacks.stop_signal import StopSignal
+from gradate.training.fit import StageResult, hand_over_head, run_stage
+
+
+@dataclass
+class Shared:
+    """What several seeds have in common: the measurement before, and a first stage that no seed touches."""
+
+    before: dict[str, Any] = field(default_factory=dict)
+    first_stage: tuple[dict[str, torch.Tensor], StageResult, list[dict[str, Any]]] | None = None
+
+
+def train(
+    recipe: str | Recipe,
+    *,
+    out: str | Path,
+    pairs: str | Path | None = None,
+    dev: str | Path | None = None,
+    test: str | Path | None = None,
+    scale: LabelScale | None = None,
+    columns: tuple[str, str, str] | None = None,
+    data: Sequence[str] | None = None,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    precision: str | None = None,
+    observer: Observer | None = None,
+) -> Run | Runs | Plan:
+    """Run a recipe: train its stages, measure before and after, write model and report into a folder.
+
+    Args:
+        recipe: A shipped recipe's name, a `.yaml` file, or a `Recipe`.
+        out: Run folder; must be empty unless `resume` or `overwrite`.
+        pairs: The user's training pairs, for recipes whose source is `pairs`; see `read_pairs`.
+        dev: Pairs that choose the checkpoint; without them a tenth of `pairs`.
+        test: Pairs for the measurement; without them a tenth of `pairs`.
+        scale: Scale of the user's grades; None infers one from numbers.
+        columns: Names of the two text columns and the grade column.
+        data: Data folders or `NAME=PATH`; see `DataLocations.resolve`.
+        overrides: `key=value` changes to the recipe, such as `stages.2.epochs=1`.
+        seeds: One run for each, in folders `seed-N`; None runs the recipe's own seed.
+        resume: Go on from the folder's last checkpoint; a finished run is returned as it is.
+        overwrite: Delete the run that stands in `out`.
+        dry_run: Return the plan and train nothing.
+        precision: `auto`, `fp32` or `bf16`; None takes the recipe's.
+        observer: Who watches.
+
+    Raises:
+        InputError: bad data, a bad recipe, or a folder in the way.
+        TrainingStopped: loss or gradient became NaN.
+        Interrupted: Ctrl-C or SIGTERM; a checkpoint was written.
+    """
+    observer = observer or SilentObserver()
+    name, text, parsed = _recipe(recipe, overrides, precision)
+    files = PairFiles(_path(pairs), _path(dev), _path(test), scale, columns)
+    locations = DataLocations.resolve(data)
+    resolved = resolve(parsed, files, locations)
+    for note in resolved.notes:
+        observer.note(note)
+    for key, value, reason in resolved.reasons:
+        observer.note(f"{key} = {value}: {reason}")
+    if dry_run:
+        return plan(resolved, seeds[0] if seeds else parsed.seed)
+    folder = open_run_folder(Path(out), resume=resume, overwrite=overwrite)
+    job = _Job(name, text, resolved, locations, observer, Shared())
+    if seeds is None:
+        return _run(job, folder, parsed.seed, resume)
+    if len(set(seeds)) != len(seeds) or not seeds:
+        raise InputError(f"seeds must differ, got {list(seeds)}", where="--seeds")
+    runs = Runs(folder, tuple(_run(job, folder / f"seed-{seed}", seed, resume) for seed in seeds))
+    if runs.model.exists():
+        shutil.rmtree(runs.model)
+    shutil.copytree(runs.chosen.model, runs.model)
+    write_json(folder / "metrics.json", runs.to_json())
+    write_status(folder, "finished", f"seeds {', '.join(map(str, seeds))}")
+    return runs
+
+
+@dataclass(frozen=True)
+class _Job:
+    name: str
+    text: str
+    resolved: Resolved
+    locations: DataLocations
+    observer: Observer
+    shared: Shared
+
+
+def _recipe(recipe: str | Recipe, overrides: Sequence[str], precision: str | None) -> tuple[str, str, Recipe]:
+    if isinstance(recipe, Recipe):
+        name, text = "recipe", recipe.to_yaml()
+        parsed = parse_recipe(text, where=name, overrides=overrides)
+    else:
+        name, text, parsed = recipe, recipe_text(recipe), load_recipe(recipe, overrides)
+    if precision is not None and precision != "auto":
+        resolve_precision(precision)
+        parsed = replace(parsed, precision=precision)  # type: ignore[arg-type]
+    return name, text, parsed
+
+
+def _path(value: str | Path | None) -> Path | None:
+    return None if value is None else Path(value)
+
+
+def _run(job: _Job, folder: Path, seed: int, resume: bool) -> Run:
+    folder.mkdir(parents=True, exist_ok=True)
+    finished = read_json(folder / "metrics.json") if resume else None
+    _write_identity(job, folder, seed, resume)
+    if finished is not None:
+        stages = tuple(StageResult(**stage) for stage in finished.pop("stages"))
+        return Run(folder, job.name, seed, stages, finished, finished.pop("seconds"))
+    with _status(folder), StopSignal() as stop:
+        return _execute(job, folder, seed, stop)
+
+
+def _write_identity(job: _Job, folder: Path, seed: int, resume: bool) -> None:
+    resolved_text = replace(job.resolved.recipe, seed=seed).to_yaml()
+    data = {
+        "stages": [_describe(pairs) for pairs in job.resolved.stages],
+        "selections": [{n: _describe(p) for n, p in sets.items()} for sets in job.resolved.selections],
+        "test": None if job.resolved.test is None else _describe(job.resolved.test),
+        "notes": list(job.resolved.notes),
+    }
+    stood = folder / "resolved.yaml"
+    if resume and stood.exists():
+        if stood.read_text(encoding="utf-8") != resolved_text:
+            raise InputError(
+                "was made with other settings", where=stood, remedy="resume with the same recipe, --set and --seeds"
+            )
+        before = read_json(folder / "data.json") or {}
+        if before.get("stages") != data["stages"] or before.get("selections") != data["selections"]:
+            raise InputError("the run was made with other data", where=folder / "data.json", remedy="start afresh")
+        return
+    write_text(folder / "recipe.yaml", job.text)
+    write_text(stood, resolved_text)
+    write_json(folder / "data.json", data)
+    write_json(folder / "env.json", environment())
+
+
+def _describe(pairs: Any) -> dict[str, Any]:
+    return {"name": pairs.name, "pairs": len(pairs), "scale": str(pairs.scale), "fingerprint": pairs.fingerprint()}
+
+
+@contextmanager
+def _status(folder: Path) -> Iterator[None]:
+    write_status(folder, "running")
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as error:
+        detail = str(error) or "stopped before an update was made"
+        write_status(folder, "interrupted", f"{detail}; go on with --resume")
+        raise Interrupted(f"{folder}: {detail} (go on with --resume)") from None
+    except OSError as error:
+        _try_status(folder, f"{error.strerror}: {error.filename}")
+        raise GradateError(f"{folder}: {error.strerror or error} (make room and go on with --resume)") from error
+    except Exception as error:
+        _try_status(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
+        raise
+    write_status(folder, "finished")
+
+
+def _try_status(folder: Path, detail: str) -> None:
+    try:
+        write_status(folder, "failed", detail)
+    except OSError:
+        # A full disk is one of the failures reported here; the error itself still reaches the user.
+        return
+
+
+def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
+    started = time.perf_counter()
+    recipe = job.resolved.recipe
+    model = GradedModel.from_pretrained(recipe.encoder, precision=recipe.precision)
+    precision = model.precision
+    job.observer.note(f"precision {precision.name}: {precision.reason}")
+    before = _measure(job, model, job.shared.before)
+    stages = _train_stages(job, folder, seed, model, precision, stop)
+    model.objective = {"loss": recipe.stages[-1].objective.name, "recipe": job.name, "seed": seed}
+    _remember_prompt(model, recipe.stages[-1].prompts)
+    after = _measure(job, model, {})
+    metrics = _metrics(job, before, after)
+    seconds = time.perf_counter() - started
+    run = Run(folder, job.name, seed, tuple(stages), metrics, seconds)
+    write_up(run, model, job.resolved, before, after)
+    write_json(folder / "metrics.json", {**metrics, "stages": [s.to_json() for s in stages], "seconds": seconds})
+    return run
+
+
+def _train_stages(
+    job: _Job, folder: Path, seed: int, model: GradedModel, precision: Precision, stop: StopSignal
+) -> list[StageResult]:
+    recipe, main = job.resolved.recipe, int(os.environ.get("RANK", "0")) == 0
+    log = RunLog(folder / "log.jsonl" if main else None)
+    results: list[StageResult] = []
+    for i, (stage, pairs) in enumerate(zip(recipe.stages, job.resolved.stages, strict=True), start=1):
+        place = folder / "checkpoints" / f"stage-{i}"
+        done = read_json(place / "result.json")
+        if done is not None:
+            _restore(model, place / "model")
+            results.append(StageResult(**done))
+            continue
+        hand_over_head(model, pairs, lambda s=stage, p=pairs: _new_head(job, model, s, p), rescale=stage.rescale_head, seed=seed)
+        updates = None if stage.is_convex else plan(job.resolved, seed).stages[i - 1]["updates"]
+        job.observer.stage_started(i, len(recipe.stages), stage, updates)
+        result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
+        if result is None:
+            result = run_stage(
+                stage,
+                model,
+                pairs,
+                folder=place,
+                log=log,
+                index=i,
+                precision=precision,
+                seed=seed,
+                selection=job.resolved.selections[i - 1],
+                observer=job.observer,
+                stop=stop,
+            )
+            if i == 1 and stage.is_convex and model.head is not None:
+                state = {n: p.detach().clone() for n, p in model.head.state_dict().items()}
+                job.shared.first_stage = (state, result, log.records())
+        if main:
+            model.save(place / "model", overwrite=True)
+            write_json(place / "result.json", result.to_json())
+            for checkpoint in place.glob("checkpoint-*"):
+                shutil.rmtree(checkpoint)
+        job.observer.stage_finished(i, result.to_json())
+        results.append(result)
+    return results
+
+
+def _new_head(job: _Job, model: GradedModel, stage: Any, pairs: Any) -> PairHead:
+    config = job.resolved.recipe.head
+    outputs = len(pairs.scale.values or ()) if stage.objective.name == "cross-entropy" else 1
+    dim = model.encoder.get_embedding_dimension()
+    if dim is None:
+        raise InputError("this encoder does not say how wide its embeddings are", where=job.resolved.recipe.encoder)
+    head = PairHead(
+        dim, concatenation=config.concatenation, outputs=outputs, tied=config.tied, features=config.features
+    )
+    return head.to(model.encoder.device)
+
+
+def _shared_first_stage(job: _Job, model: GradedModel, log: RunLog) -> StageResult | None:
+    if job.shared.first_stage is None or model.head is None:
+        return None
+    state, result, records = job.shared.first_stage
+    model.head.load_state_dict(state)
+    for record in records:
+        log.append(record)
+    return result
+
+
+def _restore(model: GradedModel, folder: Path) -> None:
+    saved = GradedModel.from_pretrained(folder)
+    model.encoder.load_state_dict(saved.encoder.state_dict())
+    model.head = saved.head.to(model.encoder.device) if saved.head is not None else None
+    model.scale = saved.scale
+
+
+def _remember_prompt(model: GradedModel, prompt: str | None) -> None:
+    if prompt is not None:
+        # A model trained behind a prompt must be used behind it, in plain sentence-transformers too.
+        model.encoder.prompts = {**model.encoder.prompts, "graded": prompt}
+        model.encoder.default_prompt_name = "graded"
+
+
+def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
+    """Scores on the test pairs, or the seven sets; None where there is nothing to measure on."""
+    if "value" not in kept:
+        recipe, test = job.resolved.recipe, job.resolved.test
+        if recipe.evaluation.source == "seven-sts":
+            kept["value"] = evaluate(
+                model,
+                benchmark="seven-sts",
+                data=job.locations,
+                aggregation=recipe.evaluation.aggregation,
+                precision=recipe.precision,
+            )
+        else:
+            kept["value"] = None if test is None else model_scores(model, test, job.resolved.stages[-1])
+    return kept["value"]
+
+
+def _metrics(job: _Job, before: Any, after: Any) -> dict[str, Any]:
+    if isinstance(before, Evaluation) and isinstance(after, Evaluation):
+        one, two = before.to_json(), after.to_json()
+        both = [t for t in one["tasks"] if one["tasks"][t]["spearman"] is not None and two["tasks"][t]["spearman"] is not None]
+        gains = {t: two["tasks"][t]["spearman"] - one["tasks"][t]["spearman"] for t in both}
+        gains["average"] = two["average"] - one["average"]
+        return {"before": one, "after": two, "difference": gains}
+    if before is None:
+        return {"before": None, "after": None, "difference": None}
+    return comparison_of(job.resolved, before, after).to_json()
+
+
+def comparison_of(resolved: Resolved, before: Any, after: Any) -> Comparison:
+    """The comparison of two systems' scores on a run's test pairs."""
+    assert resolved.test is not None
+    baseline = baseline_scores(resolved.test, resolved.stages[-1])
+    return compare(before, after, baseline, resamples=resolved.recipe.evaluation.intervals)

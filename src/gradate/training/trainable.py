@@ -1,0 +1,70 @@
+"""What trains in a stage: the head, the last layers, adapters or everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peft import LoraConfig as PeftLoraConfig
+from peft import get_peft_model
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from gradate.errors import InputError
+from gradate.models.adapters import merge_adapters
+from gradate.models.head import PairHead
+from gradate.training.stage import LoraConfig, Stage
+from gradate.training.trainer import LAYER
+
+
+@contextmanager
+def trainable(encoder: SentenceTransformer, head: PairHead, stage: Stage) -> Iterator[None]:
+    """Leave only what the stage trains with gradients; on leaving, merge adapters and give gradients back to all.
+
+    Raises:
+        InputError: more layers asked for than there are, or LoRA on an encoder without a transformer.
+    """
+    try:
+        if stage.trainable == "lora":
+            add_lora(encoder[0], stage.lora)
+        elif stage.trainable == "head":
+            encoder.requires_grad_(False)
+        elif stage.trainable != "all":
+            _last_layers(encoder, int(stage.trainable.removeprefix("last-")))
+        head.requires_grad_(True)
+        yield
+    finally:
+        merge_adapters(encoder)
+        encoder.requires_grad_(True)
+
+
+def add_lora(transformer: nn.Module, config: LoraConfig) -> None:
+    """Put adapters around a Transformer module's model, whose own weights freeze."""
+    if not hasattr(transformer, "model"):
+        raise InputError("this encoder has no transformer to adapt", where="trainable", remedy="use all or head")
+    try:
+        transformer.model = get_peft_model(
+            transformer.model,
+            PeftLoraConfig(
+                r=config.r,
+                lora_alpha=config.alpha,  # type: ignore[arg-type]
+                lora_dropout=config.dropout,
+                target_modules=list(config.target_modules) or None,
+            ),
+        )
+    except ValueError as error:
+        raise InputError(str(error).splitlines()[0], where="lora.target_modules") from error
+
+
+def _last_layers(encoder: SentenceTransformer, count: int) -> None:
+    layers = sorted({int(m.group(1)) for n, _ in encoder.named_parameters() if (m := LAYER.search(f".{n}"))})
+    if count > len(layers):
+        raise InputError(
+            f"last-{count} asks for more layers than the {len(layers)} there are",
+            where="trainable",
+            remedy=f"last-1 to last-{len(layers)}, or all",
+        )
+    chosen = set(layers[len(layers) - count :])
+    for name, parameter in encoder.named_parameters():
+        match = LAYER.search(f".{name}")
+        parameter.requires_grad_(match is not None and int(match.group(1)) in chosen)

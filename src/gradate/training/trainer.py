@@ -1,0 +1,189 @@
+"""The trainer: sentence-transformers' own, made to keep, clip and synchronise the pair head."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformerTrainer
+from torch import Tensor, nn
+from transformers import TrainingArguments
+
+from gradate.errors import GradateError, TrainingStopped
+from gradate.objectives.pair import PairObjective
+from gradate.training.samplers import EpochCallback, SeededBatchSampler
+from gradate.training.stage import Stage
+
+WEIGHTS = "trained.safetensors"
+LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
+
+
+class GradedTrainer(SentenceTransformerTrainer):
+    """Trains a `PairObjective`: a checkpoint holds what trains, head included, and nothing else.
+
+    sentence-transformers' trainer optimises a loss's own parameters but leaves them out of checkpoints, resuming,
+    best-model reload, gradient clipping and synchronisation. Each of these has its one overridden method here.
+
+    Args:
+        stage: The stage's resolved configuration.
+        objective: Encoder, head and loss.
+        rows: Row numbers of the training pairs in their file, to name a failing batch; None if there is no file.
+        trainer_arguments: Everything else `SentenceTransformerTrainer` takes.
+    """
+
+    def __init__(
+        self, stage: Stage, objective: PairObjective, *, rows: Any = None, **trainer_arguments: Any
+    ) -> None:
+        self.stage = stage
+        self.objective = objective
+        self.rows = rows
+        self._epochs = EpochCallback()
+        super().__init__(model=objective.model, loss=objective, **trainer_arguments)
+        self.add_callback(self._epochs)
+        if _world_size() > 1:
+            for parameter in objective.head.parameters():
+                dist.broadcast(parameter.data, src=0)
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """None: gradate writes its own card, and this one asks the Hub about the base model."""
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """Every parameter that trains, by its name in the objective."""
+        named = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
+        named |= {f"head.{n}": p for n, p in self.objective.head.named_parameters() if p.requires_grad}
+        return {name: p.detach().cpu().contiguous().clone() for name, p in named.items()}
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(output_dir or str(self.args.output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(self.trained_state(), folder / WEIGHTS)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        try:
+            super()._save_checkpoint(model, trial)
+        except (OSError, RuntimeError) as error:
+            # torch reports a full disk as RuntimeError; either way half a checkpoint must not stay behind.
+            shutil.rmtree(folder, ignore_errors=True)
+            kept = last_checkpoint(folder.parent)
+            remedy = f"{kept.name} is complete: make room and go on with --resume" if kept else "make room"
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise GradateError(f"cannot write {folder.parent.name}/{folder.name}: {reason} ({remedy})") from error
+
+    def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
+        state = load_file(Path(checkpoint_path) / WEIGHTS)
+        parameters = {f"model.{n}": p for n, p in self.model.named_parameters()}
+        parameters |= {f"head.{n}": p for n, p in self.objective.head.named_parameters()}
+        expected = {name for name, p in parameters.items() if p.requires_grad}
+        if expected != state.keys():
+            raise GradateError(f"{checkpoint_path} does not belong to this stage: other parameters train here")
+        with torch.no_grad():
+            for name, value in state.items():
+                parameters[name].copy_(value)
+
+    def _load_best_model(self) -> None:
+        self._load_from_checkpoint(str(self.state.best_model_checkpoint))
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """One forward and backward pass; stops at a loss that is not finite."""
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss):
+            self._stop("the loss", float(loss))
+        return loss
+
+    def _clip_grad_norm(self, model: nn.Module) -> Tensor:
+        head = [p for p in self.objective.head.parameters() if p.grad is not None]
+        if _world_size() > 1:
+            for p in head:
+                dist.all_reduce(p.grad)
+                p.grad.div_(_world_size())
+        parameters = [*(p for p in model.parameters() if p.grad is not None), *head]
+        norm: Tensor = self.accelerator.clip_grad_norm_(parameters, self.args.max_grad_norm)
+        if not torch.isfinite(norm):
+            self._stop("the gradient", float(norm))
+        return norm
+
+    def _stop(self, what: str, value: float) -> None:
+        sampler = self._epochs.sampler
+        assert sampler is not None
+        batches = list(sampler)
+        batch = self.state.global_step * self.args.gradient_accumulation_steps % len(batches)
+        rows = ""
+        if self.rows is not None and _world_size() == 1:
+            rows = f", rows {', '.join(str(int(self.rows[i])) for i in batches[batch])}"
+        kept = last_checkpoint(Path(str(self.args.output_dir)))
+        raise TrainingStopped(
+            f"{what} became {value} at step {self.state.global_step + 1} (epoch {sampler.epoch + 1},"
+            f" batch {batch + 1}{rows}); last good checkpoint: {kept.name if kept else 'none'}"
+            " (lower learning_rate, or look at these rows)"
+        )
+
+    # -- order -------------------------------------------------------------------------------------------------------
+
+    def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, **unused: Any) -> SeededBatchSampler:
+        """The stage's own order; see `SeededBatchSampler`."""
+        self._epochs.sampler = SeededBatchSampler(
+            dataset, batch_size=batch_size, seed=self.args.seed, drop_last=drop_last
+        )
+        return self._epochs.sampler
+
+    # -- optimiser ---------------------------------------------------------------------------------------------------
+
+    def get_optimizer_cls_and_kwargs(self, args: TrainingArguments, model: Any = None) -> tuple[Any, Any]:
+        """AdamW over groups with layer-wise learning rates; the head and norms as the stage says."""
+        cls, kwargs = super().get_optimizer_cls_and_kwargs(args, model)
+        kwargs["optimizer_dict"] = parameter_groups(self.objective, self.stage)
+        return cls, kwargs
+
+
+def _world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def parameter_groups(objective: nn.Module, stage: Stage) -> list[dict[str, Any]]:
+    """Optimiser groups: learning rate by depth (top layer and pooler the full one), weight decay on matrices only.
+
+    Args:
+        objective: Module with `model` and `head`.
+        stage: Gives `learning_rate`, `head_learning_rate`, `layer_decay`, `embeddings_rate`, `weight_decay`.
+    """
+    named = [(n, p) for n, p in objective.named_parameters() if p.requires_grad]
+    depths = [int(m.group(1)) for n, _ in objective.named_parameters() if (m := LAYER.search(n))]
+    layers = max(depths, default=-1) + 1
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in named:
+        rate = stage.learning_rate
+        layer = LAYER.search(name)
+        if name.startswith("head."):
+            rate = stage.head_learning_rate or stage.learning_rate
+        elif layer:
+            rate *= stage.layer_decay ** (layers - 1 - int(layer.group(1)))
+        elif "embed" in name and stage.embeddings_rate == "layered":
+            rate *= stage.layer_decay**layers
+        decay = stage.weight_decay if parameter.ndim > 1 else 0.0
+        groups.setdefault((rate, decay), []).append(parameter)
+    return [{"params": p, "lr": rate, "weight_decay": decay} for (rate, decay), p in groups.items()]
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Newest complete checkpoint of a stage; the trainer writes `trainer_state.json` last."""
+    complete = [p for p in folder.glob("checkpoint-*") if _is_complete(p)]
+    return max(complete, key=lambda p: int(p.name.rsplit("-", 1)[1]), default=None)
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return (checkpoint / WEIGHTS).is_file()

@@ -1,0 +1,31 @@
+"""Fixtures for real data, which is read where it lies and never copied into the project."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real data: `GRADATE_TEST_DATA`, else `shared/data` beside the repository."""
+    repository = Path(__file__).resolve().parents[1]
+    folder = Path(os.environ.get("GRADATE_TEST_DATA") or repository.parent / "shared" / "data")
+    if not (folder / "raw.tar.xz").is_file():
+        pytest.skip(f"real data is not at {folder}; set GRADATE_TEST_DATA to the folder that holds raw.tar.xz")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def raw_data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The official STS and SICK files in original case, in SentEval's layout."""
+    return unpack(shared_data / "raw.tar.xz", tmp_path_factory.mktemp("raw")) / "raw"
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder

@@ -1,0 +1,69 @@
+"""A sentence-transformers model of a few kilobytes, built offline in well under a second."""
+
+from __future__ import annotations
+
+import string
+import tempfile
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordPiece
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LETTERS = tuple(string.ascii_lowercase)
+VOCABULARY = {token: i for i, token in enumerate((*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS)))}
+DIMENSION = 32
+
+
+def tiny_encoder(folder: Path | str | None = None, *, seed: int = 0, normalize: bool = True) -> SentenceTransformer:
+    """A random two-layer BERT of width 32 over single letters, with mean pooling, in evaluation mode.
+
+    Args:
+        folder: Where to save the model too, so that tests can open it by its path; None keeps it in memory.
+        seed: Seed of the weights; the caller's random state is left as it was.
+        normalize: Whether the model ends in a Normalize module.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        _tokenizer().save_pretrained(temporary)
+        _bert(seed).save_pretrained(temporary)
+        transformer = Transformer(temporary, model_kwargs={"local_files_only": True})
+    modules: list[torch.nn.Module] = [transformer, Pooling(DIMENSION, "mean")]
+    if normalize:
+        modules.append(Normalize())
+    encoder = SentenceTransformer(modules=modules, device="cpu", local_files_only=True)
+    if folder is not None:
+        encoder.save_pretrained(str(folder), create_model_card=False)
+    return encoder.eval()
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(WordPiece(VOCABULARY, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, VOCABULARY[token]) for token in ("[CLS]", "[SEP]")],
+    )
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=64, **dict(zip(names, SPECIALS, strict=True))
+    )
+
+
+def _bert(seed: int) -> BertModel:
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=DIMENSION,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BertModel(config).eval()
