@@ -69,7 +69,7 @@ class LabelScale:
 
     @classmethod
     def from_names(cls, names: Sequence[str], values: Sequence[float] | None = None) -> LabelScale:
-        """Scale with named grades, low to high; values default to 0, 1, 2, …"""
+        """Scale with named grades, low to high; values default to 0, 1, 2 and so on."""
         if len(names) < 2:
             raise InputError(f"a scale needs at least two grades, got {_join(names)}", where="scale")
         numbers = tuple(float(v) for v in (values if values is not None else range(len(names))))
@@ -273,7 +273,9 @@ class LabelScale:
         close = difflib.get_close_matches(grade, self.names or (), n=1)
         if close:
             return f"did you mean {close[0]!r}?"
-        return "name the grades low to high with --scale a,b,c" if self.names is None else "fix the row or change --scale"
+        if self.names is None:
+            return "name the grades low to high with --scale a,b,c"
+        return "fix the row or change --scale"
 
 
 def _join(items: Iterable[object]) -> str:

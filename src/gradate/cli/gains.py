@@ -18,10 +18,10 @@ METRICS = {
 }
 
 
-def gains_table(found: Mapping[str, Any]) -> Table | None:
-    """The table of a run's or the demo's JSON; None where nothing was measured."""
+def gains_table(found: Mapping[str, Any]) -> Table | str:
+    """The table of a run's or the demo's JSON."""
     if found["before"] is None:
-        return None
+        return "not measured: the recipe has no test pairs"
     return _tasks(found) if "tasks" in found["before"] else _metrics(found)
 
 

@@ -104,17 +104,16 @@ def _show_plan(output: Output, plan: Plan) -> None:
 
 def _show_run(output: Output, run: Run) -> None:
     found = run.to_json()
-    gains = gains_table(found)
     kept = None if run.best is None else f"{run.best['metric']} {figure(run.best['value'])} at {run.best['step']}"
     places = {"selected": kept, "seconds": run.seconds, "model": run.model, "report": run.report}
-    output.result(found, *([] if gains is None else [gains]), facts(places))
+    output.result(found, gains_table(found), f"\n{facts(places)}")
 
 
 def _show_runs(output: Output, runs: Runs) -> None:
     found = runs.to_json()
     rows = [(run.seed, run.headline, None if run.best is None else run.best["value"]) for run in runs.runs]
     summary = {"mean": found["mean"], "sd": found["sd"], "chosen seed": found["chosen"], "model": runs.model}
-    output.result(found, table(("seed", "Spearman of the cosine", "selection"), rows), facts(summary))
+    output.result(found, table(("seed", "Spearman of the cosine", "selection"), rows), f"\n{facts(summary)}")
 
 
 def _parse_seeds(text: str | None) -> list[int] | None:

@@ -177,9 +177,11 @@ def _conflicts(table: RawTable, values: npt.NDArray[np.float64], scale: LabelSca
 
 
 def _constant(table: RawTable, values: npt.NDArray[np.float64]) -> list[Problem]:
-    if len(table.rows) < 2 or np.unique(values[~np.isnan(values)]).size != 1:
+    graded = np.flatnonzero(~np.isnan(values))
+    if len(graded) < 2 or np.ptp(values[graded]) > 0:
         return []
-    return [Problem(table.rows[0], "constant", f"all {len(table.rows):,} rows have the same grade: nothing to order")]
+    detail = f"all {len(graded):,} graded rows have the same grade: nothing to order"
+    return [Problem(table.rows[graded[0]], "constant", detail)]
 
 
 def _long_texts(table: RawTable, tokenizer: Callable[..., Mapping[str, Any]], max_tokens: int) -> list[Problem]:

@@ -275,7 +275,9 @@ def _check_header(path: Path, row: int, record: list[str], delimiter: str) -> tu
 
 
 def _width_problem(row: int, record: list[str], width: int, delimiter: str) -> Problem:
-    detail = f"{len(record)} columns, {width} expected, in {show(delimiter.join(record))}"
+    detail = (
+        f"{len(record)} column{'' if len(record) == 1 else 's'}, {width} expected, in {show(delimiter.join(record))}"
+    )
     if len(record) < width:
         return Problem(row, "columns", detail, "add the missing cells or remove the row")
     more = "put cells with a comma in double quotes" if delimiter == "," else "remove the tabs inside cells"

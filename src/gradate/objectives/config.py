@@ -28,7 +28,9 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         if self.name not in LOSSES:
-            raise InputError(f"unknown loss {self.name!r}", where="objective.name", remedy=f"one of {', '.join(LOSSES)}")
+            raise InputError(
+                f"unknown loss {self.name!r}", where="objective.name", remedy=f"one of {', '.join(LOSSES)}"
+            )
         if self.k != "auto" and not (_is_number(self.k) and math.isfinite(self.k) and self.k > 0):
             raise InputError(f"k = {self.k} must be a finite number above 0", where="objective.k")
         if self.x0 != "auto" and not (_is_number(self.x0) and math.isfinite(self.x0) and self.x0 >= 0):

@@ -35,9 +35,7 @@ def build_loss(config: ObjectiveConfig, scale: LabelScale, *, reduction: Reducti
         raise InputError("k and x0 are still auto", where="objective", remedy="resolve the recipe against its data")
     scale.check_x0(config.x0)
     loss: type[DeviationLoss] = SmoothK2Loss if config.name == "smooth-k2" else TranslatedReLULoss
-    return loss(
-        config.k, config.x0, reduction=reduction, boundary=config.boundary, low=scale.low, high=scale.high
-    )
+    return loss(config.k, config.x0, reduction=reduction, boundary=config.boundary, low=scale.low, high=scale.high)
 
 
 class PairObjective(nn.Module):
@@ -87,7 +85,8 @@ class PairObjective(nn.Module):
         if labels.ndim == 2:
             labels, weights = labels[:, 0], labels[:, 1]
         values = self.loss(self.head(u, v), self.target(labels))
-        return (values if weights is None else values * weights).mean()
+        weighted: Tensor = values if weights is None else values * weights
+        return weighted.mean()
 
     def target(self, grades: Tensor) -> Tensor:
         """What the loss compares with: the grades, or their class index for `cross-entropy`."""

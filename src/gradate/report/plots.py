@@ -221,7 +221,7 @@ def loss_plot(objective: Mapping[str, Any], scale: LabelScale) -> Figure | None:
             values,
             color=_between(number / max(len(grades) - 1, 1)),
             linewidth=1.7,
-            label=_name(scale, grade),
+            label=plain_text(_name(scale, grade)),
         )
     for low, high in ((scale.low - outside, scale.low), (scale.high, scale.high + outside)):
         right.axvspan(low, high, color=LINE, alpha=0.35, linewidth=0)
@@ -248,7 +248,7 @@ def _groups(gold: Array, scale: LabelScale) -> tuple[list[float], list[Any]]:
 
 def _name(scale: LabelScale, grade: float) -> str:
     if scale.names is not None and scale.values is not None:
-        return plain_text(scale.names[scale.values.index(grade)])
+        return scale.names[scale.values.index(grade)]
     return f"{grade:g}"
 
 
@@ -256,7 +256,12 @@ def _grade_ticks(axes: Axes, scale: LabelScale, *, both: bool = True) -> None:
     values = list(scale.values or ())
     names = [name if len(name) <= 18 else name[:17] + "…" for name in (_name(scale, v) for v in values)]
     crowded = sum(map(len, names)) > 52
-    axes.set_xticks(values, names, rotation=25 if crowded else 0, ha="right" if crowded else "center")
+    axes.set_xticks(
+        values,
+        [plain_text(name) for name in names],
+        rotation=25 if crowded else 0,
+        ha="right" if crowded else "center",
+    )
     if both:
         axes.set_yticks(values)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from gradate.data.examples import Pairs
 from gradate.evaluation.baseline import isotonic_grades, word_overlap
-from gradate.evaluation.grading import GradedScores, differences, intervals, measure
+from gradate.evaluation.grading import GradedScores, Metric, differences, intervals, measure
 from gradate.evaluation.significance import Interval
 from gradate.models.graded import GradedModel
 
-FLAT = ("spearman_cosine", "spearman_head", "mae", "accuracy", "qwk")
+FLAT: tuple[Metric, ...] = ("spearman_cosine", "spearman_head", "mae", "accuracy", "qwk")
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Comparison:
     baseline: GradedScores
     before: GradedScores
     after: GradedScores
-    intervals: Mapping[str, Mapping[str, Interval]]
+    intervals: Mapping[str, Mapping[Metric, Interval]]
     """Per system (`baseline`, `before`, `after`) and metric."""
-    difference: Mapping[str, Interval]
+    difference: Mapping[Metric, Interval]
     """After − before; a metric only `after` has is compared with the nearest one `before` has, see `compare`."""
 
     def to_json(self) -> dict[str, Any]:
@@ -56,11 +56,21 @@ def model_scores(model: GradedModel, test: Pairs, train: Pairs) -> GradedScores:
 
 
 def compare(before: GradedScores, after: GradedScores, baseline: GradedScores, *, resamples: int) -> Comparison:
-    """Measure everything; the difference of `spearman_head` is against the Spearman of the cosine before, where the
-    model before has no head."""
+    """Measure three systems on the same pairs.
+
+    Where the model before has no head, the difference of `spearman_head` is against the Spearman of its cosine.
+
+    Args:
+        before: Scores of the untrained model.
+        after: Scores of the trained one.
+        baseline: Scores of the word overlap.
+        resamples: Bootstrap resamples, 1 or more.
+    """
     systems = {"baseline": baseline, "before": before, "after": after}
     spans = {name: intervals(scores, resamples=resamples) for name, scores in systems.items()}
-    found: dict[str, Interval] = {m: i for m, i in differences(before, after, resamples=resamples).items() if m in FLAT}
+    found: dict[Metric, Interval] = {
+        m: i for m, i in differences(before, after, resamples=resamples).items() if m in FLAT
+    }
     if after.from_head and not before.from_head and after.prediction is not None:
         head_as_score = GradedScores(after.gold, after.prediction, after.scale)
         found["spearman_head"] = differences(before, head_as_score, resamples=resamples)["spearman_cosine"]

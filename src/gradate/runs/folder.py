@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from pathlib import Path
@@ -42,7 +41,7 @@ def write_text(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.draft")
     try:
         draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
+        draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise

@@ -28,9 +28,9 @@ SMALLEST_INTERVAL = 20
 class PairFiles:
     """The user's own pairs, and how to read them."""
 
-    pairs: Path | None = None
-    dev: Path | None = None
-    test: Path | None = None
+    pairs: str | Path | Pairs | None = None
+    dev: str | Path | Pairs | None = None
+    test: str | Path | Pairs | None = None
     scale: LabelScale | None = None
     columns: tuple[str, str, str] | None = None
 
@@ -76,7 +76,9 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
         notes += [f"{pairs.name}: {note}" for note in pairs.notes]
     if test is not None:
         if test.scale != training[-1].scale:
-            raise InputError(f"is on the scale {test.scale}, the training pairs on {training[-1].scale}", where=test.name)
+            raise InputError(
+                f"is on the scale {test.scale}, the training pairs on {training[-1].scale}", where=test.name
+            )
         notes += _leak_notes(training[-1], test)
     return Resolved(
         replace(recipe, stages=tuple(stages)),
@@ -100,13 +102,14 @@ def settle_stage(stage: Stage, pairs: Pairs) -> tuple[Stage, list[tuple[str, str
         raise InputError(f"{what}: nothing to order", where=pairs.name, remedy="give pairs of at least two grades")
     reasons: list[tuple[str, str, str]] = []
     objective = _settle_objective(stage.objective, pairs.scale, reasons)
-    batch = stage.batch_size
-    if batch == "auto":
+    if stage.batch_size == "auto":
         batch = min(16, max(1, n // 4))
         reasons.append(("batch_size", str(batch), "16 as in the paper" if batch == 16 else f"only {n} pairs"))
-    elif batch > n:
-        reasons.append(("batch_size", str(n), f"there are only {n} pairs, fewer than the {batch} asked for"))
-        batch = n
+    else:
+        batch = min(stage.batch_size, n)
+        if batch < stage.batch_size:
+            reason = f"there are only {n} pairs, fewer than the {stage.batch_size} asked for"
+            reasons.append(("batch_size", str(batch), reason))
     per_epoch = math.ceil(math.ceil(n / batch) / stage.accumulate)
     every = stage.evaluate_every
     if every == "auto":
@@ -145,16 +148,18 @@ def _settle_objective(
 def _user_parts(recipe: Recipe, files: PairFiles) -> tuple[dict[str, Pairs], list[str]]:
     if not recipe.needs_pairs:
         if files.pairs is not None or files.dev is not None or files.test is not None:
-            raise InputError("this recipe brings its own data", where="--pairs", remedy="leave --pairs/--dev/--test out")
+            raise InputError(
+                "this recipe brings its own data", where="--pairs", remedy="leave --pairs/--dev/--test out"
+            )
         return {}, []
     if files.pairs is None:
         raise InputError("this recipe trains on your pairs", where="--pairs", remedy="pass --pairs FILE")
-    given = read_pairs(files.pairs, scale=files.scale, columns=files.columns)
-    notes = [f"{files.pairs.name}: {note}" for note in given.notes]
+    given = _read(files.pairs, files, files.scale)
+    notes = [f"{given.name}: {note}" for note in given.notes]
     parts = {
-        name: read_pairs(path, scale=given.scale, columns=files.columns)
-        for name, path in (("dev", files.dev), ("test", files.test))
-        if path is not None
+        name: _read(part, files, given.scale)
+        for name, part in (("dev", files.dev), ("test", files.test))
+        if part is not None
     }
     missing = [name for name in ("dev", "test") if name not in parts]
     if not missing:
@@ -166,6 +171,10 @@ def _user_parts(recipe: Recipe, files: PairFiles) -> tuple[dict[str, Pairs], lis
         train = replace(Pairs.concatenate([train, found[name]], given.name), notes=given.notes)
         notes.append(f"the {name} part of the split goes to training, since --{name} brings its own")
     return {"train": train, **{name: found[name] for name in missing}, **parts}, [*notes, *split.notes]
+
+
+def _read(part: str | Path | Pairs, files: PairFiles, scale: LabelScale | None) -> Pairs:
+    return part if isinstance(part, Pairs) else read_pairs(part, scale=scale, columns=files.columns)
 
 
 def _selection(
@@ -188,7 +197,9 @@ def _selection(
 def _on_scale(pairs: Pairs, scale: LabelScale) -> Pairs:
     if pairs.scale == scale:
         return pairs
-    return replace(pairs, grades=pairs.scale.rescale(pairs.grades, scale), scale=LabelScale.continuous(scale.low, scale.high))
+    return replace(
+        pairs, grades=pairs.scale.rescale(pairs.grades, scale), scale=LabelScale.continuous(scale.low, scale.high)
+    )
 
 
 def _leak_notes(train: Pairs, test: Pairs) -> list[str]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gradate.data.examples import Pairs
 from gradate.data.locations import DataLocations
 from gradate.engine.precision import Precision, resolve_precision
 from gradate.errors import GradateError, InputError, Interrupted
-from gradate.evaluation.protocol import Evaluation, evaluate
+from gradate.evaluation.protocol import evaluate
+from gradate.evaluation.results import Evaluation
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
 from gradate.runs.comparison import Comparison, baseline_scores, compare, model_scores
@@ -27,7 +28,7 @@ from gradate.runs.plan import Plan, plan
 from gradate.runs.recipe import Recipe, load_recipe, parse_recipe, recipe_text
 from gradate.runs.resolve import PairFiles, Resolved, resolve
 from gradate.runs.results import Run, Runs
-from gradate.runs.write_up import write_up
+from gradate.runs.write_up import Measured, objective_json, write_up
 from gradate.scale import LabelScale
 from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import RunLog
@@ -47,9 +48,9 @@ def train(
     recipe: str | Recipe,
     *,
     out: str | Path,
-    pairs: str | Path | None = None,
-    dev: str | Path | None = None,
-    test: str | Path | None = None,
+    pairs: str | Path | Pairs | None = None,
+    dev: str | Path | Pairs | None = None,
+    test: str | Path | Pairs | None = None,
     scale: LabelScale | None = None,
     columns: tuple[str, str, str] | None = None,
     data: Sequence[str] | None = None,
@@ -66,7 +67,7 @@ def train(
     Args:
         recipe: A shipped recipe's name, a `.yaml` file, or a `Recipe`.
         out: Run folder; must be empty unless `resume` or `overwrite`.
-        pairs: The user's training pairs, for recipes whose source is `pairs`; see `read_pairs`.
+        pairs: The user's training pairs or their file, for recipes whose source is `pairs`; see `read_pairs`.
         dev: Pairs that choose the checkpoint; without them a tenth of `pairs`.
         test: Pairs for the measurement; without them a tenth of `pairs`.
         scale: Scale of the user's grades; None infers one from numbers.
@@ -87,7 +88,7 @@ def train(
     """
     observer = observer or SilentObserver()
     name, text, parsed = _recipe(recipe, overrides, precision)
-    files = PairFiles(_path(pairs), _path(dev), _path(test), scale, columns)
+    files = PairFiles(pairs, dev, test, scale, columns)
     locations = DataLocations.resolve(data)
     resolved = resolve(parsed, files, locations)
     for note in resolved.notes:
@@ -131,10 +132,6 @@ def _recipe(recipe: str | Recipe, overrides: Sequence[str], precision: str | Non
         resolve_precision(precision)
         parsed = replace(parsed, precision=precision)  # type: ignore[arg-type]
     return name, text, parsed
-
-
-def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value)
 
 
 def _run(job: _Job, folder: Path, seed: int, resume: bool) -> Run:
@@ -210,13 +207,14 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     job.observer.note(f"precision {precision.name}: {precision.reason}")
     before = _measure(job, model, job.shared.before)
     stages = _train_stages(job, folder, seed, model, precision, stop)
-    model.objective = {"loss": recipe.stages[-1].objective.name, "recipe": job.name, "seed": seed}
+    model.objective = {**objective_json(job.resolved), "recipe": job.name, "seed": seed}
     _remember_prompt(model, recipe.stages[-1].prompts)
     after = _measure(job, model, {})
-    metrics = _metrics(job, before, after)
+    measured = _compared(job.resolved, before, after)
+    metrics = _metrics(measured)
     seconds = time.perf_counter() - started
     run = Run(folder, job.name, seed, tuple(stages), metrics, seconds)
-    write_up(run, model, job.resolved, before, after)
+    write_up(run, model, job.resolved, measured)
     write_json(folder / "metrics.json", {**metrics, "stages": [s.to_json() for s in stages], "seconds": seconds})
     return run
 
@@ -234,7 +232,9 @@ def _train_stages(
             _restore(model, place / "model")
             results.append(StageResult(**done))
             continue
-        hand_over_head(model, pairs, lambda s=stage, p=pairs: _new_head(job, model, s, p), rescale=stage.rescale_head, seed=seed)
+        hand_over_head(
+            model, pairs, lambda s=stage, p=pairs: _new_head(job, model, s, p), rescale=stage.rescale_head, seed=seed
+        )
         updates = None if stage.is_convex else plan(job.resolved, seed).stages[i - 1]["updates"]
         job.observer.stage_started(i, len(recipe.stages), stage, updates)
         result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
@@ -318,20 +318,27 @@ def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
     return kept["value"]
 
 
-def _metrics(job: _Job, before: Any, after: Any) -> dict[str, Any]:
+def _compared(resolved: Resolved, before: Any, after: Any) -> Measured | None:
     if isinstance(before, Evaluation) and isinstance(after, Evaluation):
-        one, two = before.to_json(), after.to_json()
-        both = [t for t in one["tasks"] if one["tasks"][t]["spearman"] is not None and two["tasks"][t]["spearman"] is not None]
-        gains = {t: two["tasks"][t]["spearman"] - one["tasks"][t]["spearman"] for t in both}
-        gains["average"] = two["average"] - one["average"]
-        return {"before": one, "after": two, "difference": gains}
-    if before is None:
-        return {"before": None, "after": None, "difference": None}
-    return comparison_of(job.resolved, before, after).to_json()
-
-
-def comparison_of(resolved: Resolved, before: Any, after: Any) -> Comparison:
-    """The comparison of two systems' scores on a run's test pairs."""
-    assert resolved.test is not None
+        return before, after
+    if before is None or after is None or resolved.test is None:
+        return None
     baseline = baseline_scores(resolved.test, resolved.stages[-1])
     return compare(before, after, baseline, resamples=resolved.recipe.evaluation.intervals)
+
+
+def _metrics(measured: Measured | None) -> dict[str, Any]:
+    if measured is None:
+        return {"before": None, "after": None, "difference": None}
+    if isinstance(measured, Comparison):
+        return measured.to_json()
+    before, after = (evaluation.to_json() for evaluation in measured)
+    difference = {
+        name: _gain(before["tasks"][name]["spearman"], task["spearman"]) for name, task in after["tasks"].items()
+    }
+    difference["average"] = _gain(before["average"], after["average"])
+    return {"before": before, "after": after, "difference": difference}
+
+
+def _gain(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before

@@ -2,12 +2,215 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gradate.data.examples import Pairs
+from gradate.evaluation.grading import GradedScores, Metric
+from gradate.evaluation.results import Evaluation
+from gradate.losses.deviation import DeviationLoss
 from gradate.models.graded import GradedModel
+from gradate.objectives.config import BUFFERED
+from gradate.objectives.pair import build_loss
+from gradate.report.html import ReportData, ReportRow, write_report
+from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
+from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
+from gradate.runs.comparison import FLAT, Comparison
+from gradate.runs.environment import environment
 from gradate.runs.resolve import Resolved
 from gradate.runs.results import Run
+from gradate.training.callbacks.run_log import RunLog
+
+WORST_SHOWN = 12
+
+Measured: TypeAlias = Comparison | tuple[Evaluation, Evaluation]
+"""The comparison on test pairs, or the benchmark before and after."""
 
 
-def write_up(run: Run, model: GradedModel, resolved: Resolved, before: Any, after: Any) -> None:
-    model.save(run.model, overwrite=True)
+def write_up(run: Run, model: GradedModel, resolved: Resolved, measured: Measured | None) -> None:
+    """Write `model/`, `predictions/`, `plots/` and `report.html` of a finished run.
+
+    Args:
+        run: The run; its folder exists.
+        model: The tuned model.
+        resolved: Recipe and data.
+        measured: What was measured; None where nothing was.
+    """
+    model.save(run.model, card=model_card(_card(run, resolved, measured)), overwrite=True)
+    _write_predictions(run.folder / "predictions", resolved.test, measured)
+    report = _report(run, resolved, measured)
+    _write_plots(run.folder / "plots", report)
+    write_report(run.report, report)
+
+
+def objective_json(resolved: Resolved) -> dict[str, Any]:
+    """The last stage's loss and its parameters, as plain JSON."""
+    config = resolved.recipe.stages[-1].objective
+    if config.name not in BUFFERED:
+        return {"name": config.name}
+    return {"name": config.name, "k": config.k, "x0": config.x0, "boundary": config.boundary}
+
+
+def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | None) -> None:
+    folder.mkdir(exist_ok=True)
+    if isinstance(measured, Comparison) and test is not None:
+        columns: dict[str, Any] = {"text1": list(test.text1), "text2": list(test.text2), "grade": test.grades}
+        for name in ("before", "after"):
+            scores: GradedScores = getattr(measured, name)
+            columns[f"similarity_{name}"] = scores.cosine
+            if scores.from_head and scores.prediction is not None:
+                columns[f"prediction_{name}"] = scores.prediction
+        pq.write_table(pa.table(columns), folder / f"{test.name}.parquet")
+    elif isinstance(measured, tuple):
+        before, after = measured
+        for name, task in after.tasks.items():
+            table = {"gold": task.gold, "before": before.scores[name], "after": task.cosine}
+            pq.write_table(pa.table(table), folder / f"{name}.parquet")
+
+
+def _report(run: Run, resolved: Resolved, measured: Measured | None) -> ReportData:
+    scale, test = resolved.stages[-1].scale, resolved.test
+    known = environment()
+    gold = prediction = None
+    worst: tuple[tuple[str, str, str, float], ...] = ()
+    rows: tuple[ReportRow, ...] = ()
+    tasks: tuple[tuple[str, float, float], ...] = ()
+    if isinstance(measured, Comparison) and test is not None:
+        rows = tuple(_row(measured, metric) for metric in FLAT)
+        gold = measured.after.gold
+        if measured.after.from_head and measured.after.prediction is not None:
+            prediction = measured.after.prediction
+            worst = _worst(test, prediction)
+    elif isinstance(measured, tuple):
+        tasks = tuple(_task_rows(*measured))
+    choices = [f"{key} = {value}: {reason}" for key, value, reason in resolved.reasons]
+    return ReportData(
+        title=f"{run.recipe}, seed {run.seed}",
+        recipe=run.recipe,
+        created=time.strftime("%Y-%m-%d %H:%M"),
+        scale=scale,
+        rows=rows,
+        gold=gold,
+        prediction=prediction,
+        log=tuple(RunLog(run.folder / "log.jsonl").records()),
+        objective=objective_json(resolved),
+        worst=worst,
+        tasks=tasks,
+        notes=(*resolved.notes, *choices, *_stage_notes(run)),
+        environment={
+            **{name: str(version) for name, version in known["packages"].items()},
+            "python": known["python"],
+            "device": f"{known['device']} ({known['device_name']}, {known['threads']} threads)",
+            "precision": f"{known['precision']} ({known['precision_reason']})",
+        },
+        plan=resolved.recipe.to_yaml(),
+    )
+
+
+def _row(measured: Comparison, metric: Metric) -> ReportRow:
+    spans = measured.intervals
+    return ReportRow(
+        metric,
+        spans["baseline"].get(metric),
+        spans["before"].get(metric),
+        spans["after"].get(metric),
+        measured.difference.get(metric),
+    )
+
+
+def _task_rows(before: Evaluation, after: Evaluation) -> list[tuple[str, float, float]]:
+    rows = []
+    for name, task in after.tasks.items():
+        one, two = before.tasks[name].spearman, task.spearman
+        if one is not None and two is not None:
+            rows.append((name, one, two))
+    if before.average is not None and after.average is not None:
+        rows.append(("average", before.average, after.average))
+    return rows
+
+
+def _worst(test: Pairs, prediction: Any) -> tuple[tuple[str, str, str, float], ...]:
+    clipped = test.scale.clamp(prediction)
+    order = np.argsort(-np.abs(clipped - test.grades), kind="stable")[:WORST_SHOWN]
+    return tuple(
+        (
+            test.text1[i],
+            test.text2[i],
+            f"{test.grades[i]:g}" if test.scale.is_continuous else str(test.scale.decode(float(test.grades[i]))),
+            float(clipped[i]),
+        )
+        for i in order
+    )
+
+
+def _stage_notes(run: Run) -> list[str]:
+    notes = []
+    for i, stage in enumerate(run.stages, start=1):
+        if stage.head_fit is not None:
+            fit = stage.head_fit
+            notes.append(
+                f"stage {i}: head solved with {fit['solver']} in {fit['iterations']} iterations to within"
+                f" {fit['suboptimality']:.1e} of the optimum; l2 = {fit['l2']:g} ({fit['l2_reason']})"
+            )
+        elif stage.best is not None and stage.start is not None and run.best is not None:
+            lower = stage.metric == "mae_head"
+            if (stage.best > stage.start) if lower else (stage.best < stage.start):
+                notes.append(f"stage {i}: no checkpoint beat the start ({stage.metric} {stage.start:.4f})")
+    return notes
+
+
+def _write_plots(folder: Path, report: ReportData) -> None:
+    folder.mkdir(exist_ok=True)
+    figures = {"learning": learning_plot(report.log), "loss": loss_plot(report.objective, report.scale)}
+    if report.gold is not None and report.prediction is not None:
+        figures["prediction"] = prediction_plot(report.gold, report.prediction, report.scale)
+        figures["error"] = error_plot(report.gold, report.prediction, report.scale)
+    for name, figure in figures.items():
+        if figure is not None:
+            figure.savefig(folder / f"{name}.png", dpi=150)
+
+
+def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
+    recipe = resolved.recipe
+    metrics: list[CardMetric] = []
+    protocol = "Nothing was measured."
+    if isinstance(measured, Comparison) and resolved.test is not None:
+        protocol = f"Paired bootstrap over the {len(resolved.test):,} pairs of {resolved.test.name}, 95 % intervals."
+        for metric in FLAT:
+            span, before = (measured.intervals[system].get(metric) for system in ("after", "before"))
+            if span is not None and span.value is not None:
+                value_before = before.value if before is not None else None
+                metrics.append(CardMetric(resolved.test.name, metric, span.value, span, value_before))
+    elif isinstance(measured, tuple):
+        after = measured[1]
+        protocol = f"seven-sts, aggregation {after.aggregation}, cosine, Spearman × 100, {after.precision}."
+        metrics = [CardMetric(name, "spearman_cosine", two, None, one) for name, one, two in _task_rows(*measured)]
+    loss = build_loss(recipe.stages[-1].objective, resolved.stages[-1].scale)
+    return CardData(
+        name=f"{recipe.encoder} tuned with gradate ({run.recipe})",
+        base_model=recipe.encoder,
+        recipe=run.recipe,
+        objective=objective_json(resolved),
+        scale=resolved.stages[-1].scale,
+        sources=tuple(_sources(resolved)),
+        metrics=tuple(metrics),
+        protocol=protocol,
+        seeds=(run.seed,),
+        in_domain=("STS-B", "SICK-R") if recipe.is_in_domain else (),
+        environment={name: str(version) for name, version in environment()["packages"].items()},
+        notes=tuple(_stage_notes(run)),
+        citation=loss.citation if isinstance(loss, DeviationLoss) else "",
+    )
+
+
+def _sources(resolved: Resolved) -> list[CardSource]:
+    found = [("train", pairs) for pairs in resolved.stages]
+    found += [("selection", pairs) for sets in resolved.selections for pairs in sets.values()]
+    found += [("test", resolved.test)] if resolved.test is not None else []
+    sources = [CardSource(role, pairs.name, len(pairs), pairs.fingerprint()) for role, pairs in found]
+    return list(dict.fromkeys(sources))

@@ -185,11 +185,11 @@ def _solve(
     record: dict[str, Any] = {"stage": index, "step": fit.iterations, "epoch": 1.0, "loss": fit.objective}
     if evaluator is not None:
         metrics = evaluator(body)
-        value = metrics[evaluator.primary_metric]
-        record |= {"selection": value, "metric": evaluator.primary_metric, "metrics": metrics}
+        value = metrics[evaluator.metric]
+        record |= {"selection": value, "metric": evaluator.metric, "metrics": metrics}
     log.append(record | {"head_fit": fit.to_json()})
     observer.stepped(fit.iterations, record)
-    metric = evaluator.primary_metric if evaluator is not None else None
+    metric = evaluator.metric if evaluator is not None else None
     return StageResult(metric, None, value, fit.iterations, fit.iterations, seconds, n / seconds, fit.to_json())
 
 
@@ -213,10 +213,10 @@ def _train(
     start_value = _start_value(log, index)
     if evaluator is not None and start_value is None:
         metrics = evaluator(body)
-        start_value = metrics[evaluator.primary_metric]
-        chosen = {"selection": start_value, "metric": evaluator.primary_metric, "metrics": metrics}
+        start_value = metrics[evaluator.metric]
+        chosen = {"selection": start_value, "metric": evaluator.metric, "metrics": metrics}
         log.append({"stage": index, "step": 0, "epoch": 0.0, **chosen})
-        observer.selected(0, evaluator.primary_metric, start_value, False)
+        observer.selected(0, evaluator.metric, start_value, False)
     set_seed(seed)
     with trainable(body, head, stage):
         trainer = GradedTrainer(
@@ -242,7 +242,7 @@ def _train(
     kept = state.best_global_step if evaluator is not None and state.best_global_step else state.global_step
     seconds = float(output.metrics["train_runtime"])
     rate = len(pairs) * float(state.epoch or 0) / seconds if seconds else 0.0
-    metric = evaluator.primary_metric if evaluator is not None else None
+    metric = evaluator.metric if evaluator is not None else None
     return StageResult(metric, start_value, best, int(kept), state.global_step, seconds, rate)
 
 
@@ -268,7 +268,7 @@ def _callbacks(
     observer: Observer,
     stop: StopSignal,
 ) -> list[TrainerCallback]:
-    metric = evaluator.primary_metric if evaluator is not None else None
+    metric = evaluator.metric if evaluator is not None else None
     greater = evaluator.greater_is_better if evaluator is not None else True
     callbacks: list[TrainerCallback] = [LogCallback(log, index, metric, greater, observer)]
     callbacks += [LastStepCallback(), StopCallback(stop)]
@@ -285,7 +285,7 @@ def _arguments(
     evaluator: SelectionEvaluator | None,
     device: torch.device,
 ) -> SentenceTransformerTrainingArguments:
-    every = stage.evaluate_every
+    every = int(stage.evaluate_every)
     on_cpu = device.type == "cpu"
     return SentenceTransformerTrainingArguments(
         output_dir=str(folder),
@@ -303,7 +303,7 @@ def _arguments(
         save_steps=every,
         save_total_limit=1 if evaluator is None else 2,
         load_best_model_at_end=evaluator is not None,
-        metric_for_best_model=f"eval_{evaluator.primary_metric}" if evaluator is not None else None,
+        metric_for_best_model=f"eval_{evaluator.metric}" if evaluator is not None else None,
         greater_is_better=evaluator.greater_is_better if evaluator is not None else None,
         logging_strategy="steps",
         logging_steps=5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import eigh, qr
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
@@ -24,8 +25,11 @@ Array = npt.NDArray[np.float64]
 ROWS_PER_BLOCK = 16_384
 CACHE_BYTES = 2 << 30
 L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-CROSS_VALIDATED_UP_TO = 20_000
+DENSE_UP_TO = 20_000
+"""Pairs up to which the rotated features are held in memory and l2 is cross-validated."""
 FOLDS = 5
+FOLD_ITERATIONS = 60
+"""Enough to rank the ridges of a factor 10; the head itself is solved to convergence."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,6 @@ class PairFeatures:
         for i, rows in enumerate(self._ranges()):
             yield rows, self._cached[i] if self._cached is not None else self._make(rows)
 
-    def subset(self, index: Tensor) -> PairFeatures:
-        """The same features for some of the pairs."""
-        return PairFeatures(self.embeddings, self.first[index], self.second[index], self.head)
-
 
 def fit_head(
     head: PairHead,
@@ -100,8 +100,8 @@ def fit_head(
 ) -> HeadFit:
     """Set `head` to the minimum of mean loss + l2/2·|standardised weights|², boundary policy `none`.
 
-    Solver: L-BFGS (scipy) on features centred and scaled block by block, preconditioned with the Cholesky factor of
-    their regularised covariance. Losses with a corner (L1, Translated ReLU) are minimised through a sequence of
+    Solver: L-BFGS (scipy) on features centred and scaled block by block, rotated to the principal axes of their
+    covariance, whose variances plus the ridge are the preconditioner. Losses with a corner (L1, Translated ReLU) are minimised through a sequence of
     quadratic smoothings of falling width, the last of which enters the reported bound.
 
     Args:
@@ -124,7 +124,7 @@ def fit_head(
     else:
         reason = "set in the recipe"
     solution = problem.solve(l2)
-    weight, bias = problem.to_head(solution.point, l2)
+    weight, bias = problem.to_head(solution)
     with torch.no_grad():
         head.linear.weight.copy_(torch.from_numpy(weight))
         head.linear.bias.copy_(torch.from_numpy(bias))
@@ -145,13 +145,18 @@ def fit_head(
 
 @dataclass(frozen=True)
 class _Solution:
-    point: Array
+    weight: Array
+    """On the principal axes, (outputs, axes)."""
+    bias: Array
+    """For centred features, (outputs,)."""
     value: float
     gradient_norm: float
     iterations: int
 
 
 class _Problem:
+    """Mean loss plus ridge, as a function of weights on the principal axes of the standardised features."""
+
     def __init__(
         self,
         features: PairFeatures,
@@ -171,93 +176,119 @@ class _Problem:
         self.widths = [spacing * f for f in (0.3, 0.03, 0.003)] if self.has_corner else [0.0]
         self.slope = float(self.config.k) if self.config.name == "translated-relu" else 1.0  # type: ignore[arg-type]
         self.smoothing_error = self.slope * self.widths[-1] / 2
-        self._measure()
+        # The ridge also holds the bias at its start: strong convexity in every direction gives the proven bound.
+        self.start_bias = np.zeros(self.outputs)
+        if self.config.name != "cross-entropy":
+            self.start_bias += float((self.grades * self.weights).sum() / self.weights.sum())
+        self._standardise()
+        self.rotated = self._rotate() if len(self.grades) <= DENSE_UP_TO else None
 
-    def _measure(self) -> None:
-        total = np.zeros(self.features.width)
-        for _, x in self.features.blocks():
-            total += x.sum(0, dtype=torch.float64).numpy()
-        self.mean = total / len(self.features)
-        mean = torch.from_numpy(self.mean).float()
-        moment = np.zeros((self.features.width, self.features.width))
-        for _, x in self.features.blocks():
-            centred = x - mean
-            moment += (centred.T @ centred).double().numpy()
-        moment /= len(self.features)
-        if not np.isfinite(moment).all():
+    def _standardise(self) -> None:
+        """Measure mean (width,), basis (width, axes) and variances (axes,); a pair of weight 2 counts as two."""
+        n, width, size = len(self.features), self.features.width, self.features.embeddings.shape[1]
+        share = (self.weights / n).float()
+        mean = torch.zeros(width, dtype=torch.float64)
+        for rows, x in self.features.blocks():
+            mean += (share[rows] @ x).double()
+        self.mean = mean.numpy()
+        moment = torch.zeros(width, width, dtype=torch.float64)
+        for rows, x in self.features.blocks():
+            centred = x - mean.float()
+            moment += (centred.T @ (centred * share[rows, None])).double()
+        if not bool(torch.isfinite(moment).all()):
             raise TrainingStopped("the encoder's features are not finite; the head cannot be fitted")
         # One scale per block of the concatenation, not per dimension: a dead dimension must stay dead.
-        size = self.features.embeddings.shape[1]
-        variances = np.diag(moment).reshape(-1, size).mean(axis=1)
-        self.scales = np.repeat(np.sqrt(np.maximum(variances, 1e-12)), size)
-        self.covariance = moment / np.outer(self.scales, self.scales)
+        variances = moment.diagonal().reshape(-1, size).mean(dim=1).numpy()
+        scales = np.repeat(np.sqrt(np.maximum(variances, 1e-12)), size)
+        covariance = moment.numpy() / np.outer(scales, scales)
+        if n < width:
+            # Weights outside the span of the pairs only cost ridge: n axes hold the minimum.
+            rows_of = np.concatenate([x.double().numpy() for _, x in self.features.blocks()])
+            span = qr(((rows_of - self.mean) / scales).T, mode="economic", check_finite=False)[0]
+            covariance = span.T @ covariance @ span
+        self.variances, axes = eigh(covariance, check_finite=False, driver="evd")
+        self.variances = np.maximum(self.variances, 0)
+        self.basis = (span @ axes if n < width else axes) / scales[:, None]
 
-    def to_head(self, point: Array, l2: float) -> tuple[Array, Array]:
-        """Weight (outputs, width) and bias (outputs,) of the head at a point of the solver's coordinates."""
-        standardised, shift = self._unpack(point, l2)
-        weight = standardised / self.scales
-        return weight, shift - weight @ self.mean
+    def _rotate(self) -> Tensor:
+        mean, basis = torch.from_numpy(self.mean), torch.from_numpy(self.basis)
+        return torch.cat([(x.double() - mean) @ basis for _, x in self.features.blocks()])
 
-    def _factor(self, l2: float) -> Array:
-        matrix: Array = cholesky(self.covariance + max(l2, 1e-6) * np.eye(len(self.covariance)), lower=True)
-        return matrix
+    def part(self, index: Array) -> _Problem:
+        """The same problem for some of the pairs on the same axes, in single precision."""
+        assert self.rotated is not None
+        part = copy.copy(self)
+        part.rotated, part.grades, part.weights = self.rotated[index].float(), self.grades[index], self.weights[index]
+        return part
 
-    def _unpack(self, point: Array, l2: float) -> tuple[Array, Array]:
-        matrix = point.reshape(self.outputs, -1)
-        return solve_triangular(self._factor(l2), matrix[:, :-1].T, lower=True, trans="T").T, matrix[:, -1]
+    def to_head(self, solution: _Solution) -> tuple[Array, Array]:
+        """Weight (outputs, width) and bias (outputs,) of the head."""
+        weight = solution.weight @ self.basis.T
+        return weight, solution.bias - weight @ self.mean
 
     def solve(self, l2: float) -> _Solution:
-        """Minimise from the mean grade; returns the solution with the gradient norm in standardised weights."""
-        factor = self._factor(l2)
-        start_bias = self._start_bias()
-        point = np.concatenate([np.zeros((self.outputs, self.features.width)), start_bias[:, None]], axis=1).ravel()
-        iterations = 0
+        """Minimise to convergence, from the mean grade."""
+        solution = None
         for width in self.widths:
-            result = minimize(
-                self._value_and_gradient,
-                point,
-                args=(l2, factor, start_bias, width),
-                jac=True,
-                method="L-BFGS-B",
-                options={"maxiter": 1000, "maxfun": 2000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
-            )
-            if not np.isfinite(result.fun):
-                raise TrainingStopped("the head's objective is not finite; check the grades and the encoder")
-            point, iterations = result.x, iterations + int(result.nit)
-        gradient = np.asarray(result.jac).reshape(self.outputs, -1)
-        standardised = np.concatenate([gradient[:, :-1] @ factor.T, gradient[:, -1:]], axis=1)
-        return _Solution(point, float(result.fun), float(np.linalg.norm(standardised)), iterations)
+            step = self.minimise(l2, width, solution, iterations=1000)
+            solution = replace(step, iterations=step.iterations + (solution.iterations if solution else 0))
+        assert solution is not None
+        return solution
 
-    def _start_bias(self) -> Array:
-        if self.config.name != "cross-entropy":
-            return np.array([float((self.grades * self.weights).sum() / self.weights.sum())])
-        return np.zeros(self.outputs)
+    def minimise(self, l2: float, width: float, start: _Solution | None, *, iterations: int) -> _Solution:
+        """Minimise for one width of the smoothing."""
+        stretch = np.append(np.sqrt(self.variances + max(l2, 1e-6)), 1.0)
+        weight = start.weight if start else np.zeros((self.outputs, len(self.variances)))
+        bias = start.bias if start else self.start_bias
 
-    def _value_and_gradient(
-        self, point: Array, l2: float, factor: Array, start_bias: Array, width: float
-    ) -> tuple[float, Array]:
-        matrix = point.reshape(self.outputs, -1)
-        standardised = solve_triangular(factor, matrix[:, :-1].T, lower=True, trans="T").T
-        weight = standardised / self.scales
-        bias = matrix[:, -1] - weight @ self.mean
-        weight32 = torch.from_numpy(weight).float()
-        value, slope, slope_bias = 0.0, np.zeros_like(weight), np.zeros(self.outputs)
-        n = len(self.features)
-        for rows, x in self.features.blocks():
-            prediction = (x @ weight32.T).double() + torch.from_numpy(bias)
+        def stretched(point: Array) -> tuple[float, Array]:
+            matrix = point.reshape(self.outputs, -1) / stretch
+            value, by_weight, by_bias = self.value_and_gradient(matrix[:, :-1], matrix[:, -1], l2, width)
+            return value, (np.column_stack([by_weight, by_bias]) / stretch).ravel()
+
+        result = minimize(
+            stretched,
+            (np.column_stack([weight, bias]) * stretch).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
+        )
+        if not np.isfinite(result.fun):
+            raise TrainingStopped("the head's objective is not finite; check the grades and the encoder")
+        matrix = result.x.reshape(self.outputs, -1) / stretch
+        gradient_norm = float(np.linalg.norm(result.jac.reshape(self.outputs, -1) * stretch))
+        return _Solution(matrix[:, :-1], matrix[:, -1], float(result.fun), gradient_norm, int(result.nit))
+
+    def value_and_gradient(self, weight: Array, bias: Array, l2: float, width: float) -> tuple[float, Array, Array]:
+        """Objective at weights (outputs, axes) and bias (outputs,), with its gradient by both."""
+        n = len(self.grades)
+        value, slope, slope_bias = 0.0, 0.0, np.zeros(self.outputs)
+        for rows, prediction, x in self._predictions(weight, bias):
             prediction.requires_grad_()
-            losses = self._losses(prediction, self.grades[rows], width) * self.weights[rows]
+            losses = self.losses(prediction, self.grades[rows], width) * self.weights[rows]
             (gradient,) = torch.autograd.grad(losses.sum(), prediction)
             value += float(losses.detach().sum()) / n
-            slope += (gradient.float().T @ x).double().numpy() / n
+            slope = slope + (gradient.to(x.dtype).T @ x).double().numpy() / n
             slope_bias += gradient.sum(0).numpy() / n
-        offset = matrix[:, -1] - start_bias
-        value += l2 / 2 * (float((standardised**2).sum()) + float(offset @ offset))
-        by_weight = (slope - np.outer(slope_bias, self.mean)) / self.scales + l2 * standardised
-        by_point = solve_triangular(factor, by_weight.T, lower=True).T
-        return value, np.concatenate([by_point, (slope_bias + l2 * offset)[:, None]], axis=1).ravel()
+        if self.rotated is None:
+            slope = (slope - np.outer(slope_bias, self.mean)) @ self.basis
+        offset = bias - self.start_bias
+        value += l2 / 2 * (float((weight**2).sum()) + float(offset @ offset))
+        return value, slope + l2 * weight, slope_bias + l2 * offset
 
-    def _losses(self, prediction: Tensor, grades: Tensor, width: float) -> Tensor:
+    def _predictions(self, weight: Array, bias: Array) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Row ranges, their predictions (rows, outputs) in double precision and what these are linear in."""
+        if self.rotated is None:
+            weight = weight @ self.basis.T
+            bias = bias - weight @ self.mean
+            blocks = self.features.blocks()
+        else:
+            blocks = iter([(slice(0, len(self.grades)), self.rotated)])
+        for rows, x in blocks:
+            yield rows, (x @ torch.from_numpy(weight).to(x.dtype).T).double() + torch.from_numpy(bias), x
+
+    def losses(self, prediction: Tensor, grades: Tensor, width: float) -> Tensor:
+        """Loss of each pair, (n,), for predictions (n, outputs); corners are smoothed over `width`."""
         if self.config.name == "cross-entropy":
             classes = torch.tensor(self.scale.values, dtype=torch.float64)
             return self.loss(prediction, (grades[:, None] - classes).abs().argmin(1))  # type: ignore[no-any-return]
@@ -268,35 +299,26 @@ class _Problem:
         excess = torch.relu((prediction - grades).abs() - x0)
         return self.slope * nn.functional.huber_loss(excess, torch.zeros_like(excess), reduction="none", delta=width) / width
 
-    def held_out_loss(self, train: Array, held_out: Array, l2: float) -> float:
-        """Mean loss on some rows of the head fitted on others."""
-        part = _Problem(
-            self.features.subset(torch.from_numpy(train)),
-            self.grades[train].numpy(),
-            self.weights[train].numpy(),
-            self.config,
-            self.scale,
-        )
-        weight, bias = part.to_head(part.solve(l2).point, l2)
-        x = torch.cat([x for _, x in self.features.subset(torch.from_numpy(held_out)).blocks()]).double()
-        prediction = x @ torch.from_numpy(weight).T + torch.from_numpy(bias)
-        return float((self._losses(prediction, self.grades[held_out], self.widths[-1]) * self.weights[held_out]).mean())
+    def loss_of(self, solution: _Solution) -> float:
+        """Mean loss of a solution on these pairs, without the ridge."""
+        ((_, prediction, _),) = self._predictions(solution.weight, solution.bias)
+        return float((self.losses(prediction, self.grades, self.widths[-1]) * self.weights).mean())
 
 
 def _choose_l2(problem: _Problem, seed: int) -> tuple[float, str]:
-    n = len(problem.features)
-    if n > CROSS_VALIDATED_UP_TO:
-        return L2_GRID[0], f"more than {CROSS_VALIDATED_UP_TO:,} pairs"
+    n = len(problem.grades)
+    if n > DENSE_UP_TO:
+        return L2_GRID[0], f"more than {DENSE_UP_TO:,} pairs"
     if n < 2 * FOLDS:
         return L2_GRID[-1], f"only {n} pairs, too few to cross-validate"
+    losses = dict.fromkeys(L2_GRID, 0.0)
     order = np.random.default_rng(seed).permutation(n)
-    folds = np.array_split(order, FOLDS)
-    losses = [
-        sum(
-            problem.held_out_loss(np.concatenate([f for j, f in enumerate(folds) if j != i]), fold, l2) * len(fold) / n
-            for i, fold in enumerate(folds)
-        )
-        for l2 in L2_GRID
-    ]
-    best = int(np.argmin(losses))
-    return L2_GRID[best], f"{FOLDS}-fold cross-validation over {', '.join(f'{v:g}' for v in L2_GRID)}"
+    for held_out in np.array_split(order, FOLDS):
+        train, test = problem.part(np.setdiff1d(order, held_out)), problem.part(held_out)
+        solution = None
+        # From the strongest ridge to the weakest, each from the solution before: a few iterations take it on.
+        for l2 in sorted(L2_GRID, reverse=True):
+            solution = train.minimise(l2, problem.widths[0], solution, iterations=FOLD_ITERATIONS)
+            losses[l2] += test.loss_of(solution) * len(held_out) / n
+    best = min(losses, key=losses.__getitem__)
+    return best, f"{FOLDS}-fold cross-validation over {', '.join(f'{v:g}' for v in L2_GRID)}"

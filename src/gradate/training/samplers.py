@@ -22,7 +22,7 @@ class SeededBatchSampler(DefaultBatchSampler):
     """
 
     def __init__(self, dataset: Any, *, batch_size: int, seed: int, drop_last: bool = False) -> None:
-        super().__init__(SequentialSampler(dataset), batch_size=batch_size, drop_last=drop_last, seed=seed)  # type: ignore[arg-type]
+        super().__init__(SequentialSampler(dataset), batch_size=batch_size, drop_last=drop_last, seed=seed)
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)

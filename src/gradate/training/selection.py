@@ -38,12 +38,12 @@ class SelectionEvaluator(BaseEvaluator):
         selection: SelectionConfig,
         prompt: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sets, self.head, self.precision, self.prompt = dict(sets), head, precision, prompt
-        self.primary_metric = selection.metric
+        self.metric = self.primary_metric = selection.metric
         self.greater_is_better = selection.greater_is_better
 
-    def __call__(
+    def __call__(  # type: ignore[override]
         self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
         """Metrics of the sets together, and of each under `<set>_<metric>` where there are several."""

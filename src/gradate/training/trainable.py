@@ -26,7 +26,7 @@ def trainable(encoder: SentenceTransformer, head: PairHead, stage: Stage) -> Ite
     """
     try:
         if stage.trainable == "lora":
-            add_lora(encoder[0], stage.lora)
+            add_lora(encoder.get_submodule("0"), stage.lora)
         elif stage.trainable == "head":
             encoder.requires_grad_(False)
         elif stage.trainable != "all":
@@ -44,7 +44,7 @@ def add_lora(transformer: nn.Module, config: LoraConfig) -> None:
         raise InputError("this encoder has no transformer to adapt", where="trainable", remedy="use all or head")
     try:
         transformer.model = get_peft_model(
-            transformer.model,
+            transformer.get_submodule("model"),
             PeftLoraConfig(
                 r=config.r,
                 lora_alpha=config.alpha,  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from torch import Tensor, nn
-from transformers import TrainingArguments
 
 from gradate.errors import GradateError, TrainingStopped
 from gradate.objectives.pair import PairObjective
@@ -37,11 +36,9 @@ class GradedTrainer(SentenceTransformerTrainer):
         trainer_arguments: Everything else `SentenceTransformerTrainer` takes.
     """
 
-    def __init__(
-        self, stage: Stage, objective: PairObjective, *, rows: Any = None, **trainer_arguments: Any
-    ) -> None:
-        self.stage = stage
-        self.objective = objective
+    def __init__(self, stage: Stage, objective: PairObjective, *, rows: Any = None, **trainer_arguments: Any) -> None:
+        self.stage: Stage = stage
+        self.objective: PairObjective = objective
         self.rows = rows
         self._epochs = EpochCallback()
         super().__init__(model=objective.model, loss=objective, **trainer_arguments)
@@ -104,9 +101,9 @@ class GradedTrainer(SentenceTransformerTrainer):
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         head = [p for p in self.objective.head.parameters() if p.grad is not None]
         if _world_size() > 1:
-            for p in head:
-                dist.all_reduce(p.grad)
-                p.grad.div_(_world_size())
+            for gradient in (p.grad for p in head if p.grad is not None):
+                dist.all_reduce(gradient)
+                gradient.div_(_world_size())
         parameters = [*(p for p in model.parameters() if p.grad is not None), *head]
         norm: Tensor = self.accelerator.clip_grad_norm_(parameters, self.args.max_grad_norm)
         if not torch.isfinite(norm):
@@ -130,7 +127,15 @@ class GradedTrainer(SentenceTransformerTrainer):
 
     # -- order -------------------------------------------------------------------------------------------------------
 
-    def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, **unused: Any) -> SeededBatchSampler:
+    def get_batch_sampler(
+        self,
+        dataset: Any,
+        batch_size: int,
+        drop_last: bool,
+        valid_label_columns: list[str] | None = None,
+        generator: torch.Generator | None = None,
+        seed: int = 0,
+    ) -> SeededBatchSampler:
         """The stage's own order; see `SeededBatchSampler`."""
         self._epochs.sampler = SeededBatchSampler(
             dataset, batch_size=batch_size, seed=self.args.seed, drop_last=drop_last
@@ -139,7 +144,7 @@ class GradedTrainer(SentenceTransformerTrainer):
 
     # -- optimiser ---------------------------------------------------------------------------------------------------
 
-    def get_optimizer_cls_and_kwargs(self, args: TrainingArguments, model: Any = None) -> tuple[Any, Any]:
+    def get_optimizer_cls_and_kwargs(self, args: Any, model: Any = None) -> tuple[Any, Any]:  # type: ignore[override]
         """AdamW over groups with layer-wise learning rates; the head and norms as the stage says."""
         cls, kwargs = super().get_optimizer_cls_and_kwargs(args, model)
         kwargs["optimizer_dict"] = parameter_groups(self.objective, self.stage)

@@ -40,6 +40,7 @@ class StopSignal:
             raise KeyboardInterrupt
         self.received = signal.Signals(number).name
 
+
 class StopCallback(TrainerCallback):
     """Ends training after the update during which a signal arrived, with a checkpoint of that very update."""
 
