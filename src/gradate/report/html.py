@@ -333,7 +333,8 @@ def _cell(interval: Interval | None, look: _Look, *, sign: bool = False) -> str:
     if interval.low is not None and interval.high is not None:
         write = _sign if sign else _number
         span = f"<small>{write(interval.low, look)} … {write(interval.high, look)}</small>"
-    return f"{value}{look.unit}{span}"
+    # A difference of percentages is in points, not in percent.
+    return f"{value}{'' if sign else look.unit}{span}"
 
 
 def _signed(interval: Interval, look: _Look) -> str:

@@ -205,7 +205,7 @@ def loss_plot(objective: Mapping[str, Any], scale: LabelScale) -> Figure | None:
     if marks:
         _inner_legend(left)
     left.set_xlim(0, reach)
-    left.set_ylim(0, top * 1.02)
+    left.set_ylim(-0.02 * top, 1.02 * top)
     quiet_axes(right, "prediction", "", "loss of a prediction, by true grade")
     outside = 0.25 * span
     prediction = np.linspace(scale.low - outside, scale.high + outside, 601)
@@ -226,7 +226,7 @@ def loss_plot(objective: Mapping[str, Any], scale: LabelScale) -> Figure | None:
     for low, high in ((scale.low - outside, scale.low), (scale.high, scale.high + outside)):
         right.axvspan(low, high, color=LINE, alpha=0.35, linewidth=0)
     right.set_xlim(scale.low - outside, scale.high + outside)
-    right.set_ylim(0, ceiling * 1.02)
+    right.set_ylim(-0.02 * ceiling, 1.02 * ceiling)
     _inner_legend(right)
     return figure
 

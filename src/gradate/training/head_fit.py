@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,7 +30,9 @@ DENSE_UP_TO = 20_000
 """Pairs up to which the rotated features are held in memory and l2 is cross-validated."""
 FOLDS = 5
 FOLD_ITERATIONS = 60
-"""Enough to rank the ridges of a factor 10; the head itself is solved to convergence."""
+"""Enough to rank ridges a factor 10 apart; the head itself is solved to convergence."""
+SMALL_MATRIX = 1 << 22
+"""Elements up to which products stay on one thread: on a busy machine waiting for a second one costs far more."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,9 @@ def fit_head(
 ) -> HeadFit:
     """Set `head` to the minimum of mean loss + l2/2·|standardised weights|², boundary policy `none`.
 
-    Solver: L-BFGS (scipy) on features centred and scaled block by block, rotated to the principal axes of their
-    covariance, whose variances plus the ridge are the preconditioner. Losses with a corner (L1, Translated ReLU) are minimised through a sequence of
-    quadratic smoothings of falling width, the last of which enters the reported bound.
+    Solver: L-BFGS (scipy) on features centred, scaled block by block and rotated to the principal axes of their
+    covariance, where the variances plus the ridge precondition it. Losses with a corner (L1, Translated ReLU) are
+    minimised through a sequence of quadratic smoothings of falling width, the last of which enters the reported bound.
 
     Args:
         head: Changed in place.
@@ -246,13 +249,15 @@ class _Problem:
             value, by_weight, by_bias = self.value_and_gradient(matrix[:, :-1], matrix[:, -1], l2, width)
             return value, (np.column_stack([by_weight, by_bias]) / stretch).ravel()
 
-        result = minimize(
-            stretched,
-            (np.column_stack([weight, bias]) * stretch).ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
-        )
+        small = self.rotated is not None and self.rotated.numel() <= SMALL_MATRIX
+        with _one_thread() if small else nullcontext():
+            result = minimize(
+                stretched,
+                (np.column_stack([weight, bias]) * stretch).ravel(),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
+            )
         if not np.isfinite(result.fun):
             raise TrainingStopped("the head's objective is not finite; check the grades and the encoder")
         matrix = result.x.reshape(self.outputs, -1) / stretch
@@ -297,12 +302,26 @@ class _Problem:
             return self.loss(prediction, grades)  # type: ignore[no-any-return]
         x0 = 0.0 if self.config.name == "l1" else float(self.config.x0)
         excess = torch.relu((prediction - grades).abs() - x0)
-        return self.slope * nn.functional.huber_loss(excess, torch.zeros_like(excess), reduction="none", delta=width) / width
+        return (
+            self.slope
+            * nn.functional.huber_loss(excess, torch.zeros_like(excess), reduction="none", delta=width)
+            / width
+        )
 
     def loss_of(self, solution: _Solution) -> float:
         """Mean loss of a solution on these pairs, without the ridge."""
         ((_, prediction, _),) = self._predictions(solution.weight, solution.bias)
         return float((self.losses(prediction, self.grades, self.widths[-1]) * self.weights).mean())
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _choose_l2(problem: _Problem, seed: int) -> tuple[float, str]:
