@@ -59,11 +59,13 @@ def score(
         columns_out, clipped = _columns(scores, graded.scale)
         if clipped:
             output.note(f"clipped to the scale {graded.scale}: {clipped:,} of {len(text1):,} predictions")
+        if scores.truncated:
+            output.note(f"truncated: {scores.truncated:,} distinct texts are longer than the encoder reads")
         if scores.undefined:
             output.note(f"without direction: {scores.undefined:,} pairs hold a zero embedding, similarity 0")
         if out is not None:
             write_table(out, {"text1": text1, "text2": text2, **columns_out})
-            counts = {"rows": len(text1), "clipped": clipped, "out": str(out)}
+            counts = {"rows": len(text1), "clipped": clipped, "truncated": scores.truncated, "out": str(out)}
             output.result(counts, facts(counts))
         else:
             items = [dict(zip(columns_out, row, strict=True)) for row in zip(*columns_out.values(), strict=True)]

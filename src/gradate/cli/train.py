@@ -73,7 +73,7 @@ def train(
                 dev=dev,
                 test=test,
                 scale=parse_scale(scale),
-                columns=_parse_columns(columns),
+                columns=columns,
                 data=data,
                 overrides=overrides or (),
                 seeds=seed_list,
@@ -123,12 +123,3 @@ def _parse_seeds(text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"cannot read {text!r}", where="--seeds", remedy="write whole numbers: 1,2,3") from None
-
-
-def _parse_columns(text: str | None) -> tuple[str, str, str] | None:
-    if text is None:
-        return None
-    names = text.split(",")
-    if len(names) != 3:
-        raise InputError(f"three columns are needed, got {text!r}", where="--columns", remedy="write A,B,GRADE")
-    return names[0], names[1], names[2]

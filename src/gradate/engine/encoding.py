@@ -100,6 +100,24 @@ def without_normalize(encoder: SentenceTransformer) -> SentenceTransformer:
     )
 
 
+def count_truncated(encoder: SentenceTransformer, texts: Sequence[str]) -> int:
+    """Number of distinct texts that are longer than the encoder reads, and so lose their end.
+
+    Args:
+        encoder: A model with a tokenizer; one without a limit truncates nothing.
+        texts: Texts (n,), repeats allowed.
+    """
+    limit = encoder.max_seq_length
+    if limit is None or not hasattr(encoder.tokenizer, "model_max_length"):
+        return 0
+    # A token covers at least one byte, so a text of fewer bytes than tokens allowed needs no tokenizer.
+    candidates = [text for text in dict.fromkeys(texts) if len(text.encode()) + 2 > limit]
+    if not candidates:
+        return 0
+    tokens = encoder.tokenizer(candidates, truncation=False, padding=False, verbose=False)["input_ids"]
+    return sum(len(ids) > limit for ids in tokens)
+
+
 @contextmanager
 def kept_mode(module: nn.Module) -> Iterator[None]:
     """Put every submodule back into training or evaluation mode, whichever it was in, on leaving."""

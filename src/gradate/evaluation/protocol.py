@@ -160,6 +160,9 @@ def _evaluation(
     seconds: float,
     notes: list[str],
 ) -> Evaluation:
+    if scores.truncated:
+        limit = model.encoder.max_seq_length
+        notes.append(f"{scores.truncated:,} distinct texts are longer than the {limit} tokens the encoder reads")
     if scores.undefined:
         notes.append(f"{scores.undefined:,} pairs hold a text with the zero vector; their cosine counts as 0")
     notes += [f"{name}: no correlation, {task.reason}" for name, task in tasks.items() if task.reason is not None]

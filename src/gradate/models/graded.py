@@ -15,7 +15,7 @@ import torch
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 
-from gradate.engine.encoding import PAIR_CHUNK, Encoded, encode_distinct, kept_mode, pair_cosines
+from gradate.engine.encoding import PAIR_CHUNK, Encoded, count_truncated, encode_distinct, kept_mode, pair_cosines
 from gradate.engine.precision import PrecisionName, resolve_precision
 from gradate.errors import InputError, MissingHeadError
 from gradate.models.adapters import has_adapters, merge_adapters
@@ -50,11 +50,13 @@ class PairScores:
         similarity: Cosines (n,); 0 where an embedding is the zero vector, as in sentence-transformers.
         undefined: How many cosines are such zeros.
         prediction: Grade values (n,), not clipped to the scale; None without a pair head.
+        truncated: How many distinct texts are longer than the encoder reads.
     """
 
     similarity: Array
     undefined: int
     prediction: Array | None
+    truncated: int = 0
 
 
 class GradedModel:
@@ -188,7 +190,8 @@ class GradedModel:
         empty = np.asarray(~encoded.embeddings.any(axis=1))
         undefined = empty[encoded.index[:n]] | empty[encoded.index[n:]]
         similarity[undefined] = 0.0
-        return PairScores(similarity, int(undefined.sum()), self._read_head(encoded) if self.head else None)
+        prediction = self._read_head(encoded) if self.head else None
+        return PairScores(similarity, int(undefined.sum()), prediction, count_truncated(self.encoder, [*left, *right]))
 
     def similarity(self, pairs: PairsLike, *, batch_size: int = 64) -> Array:
         """Cosines (n,) of the pairs; see `PairScores.similarity`."""

@@ -28,11 +28,12 @@ CONCATENATIONS: tuple[str, ...] = (
     "|u-v|,u*v",
     "u,v,u*v",
     "u,v,|u-v|,u*v",
+    "cos",
 )
 
 
 def feature_blocks(concatenation: str, tied: bool = False) -> tuple[str, ...]:
-    """Names of the blocks a concatenation holds, each as wide as the embedding.
+    """Names of the blocks a concatenation holds, each as wide as the embedding, except `cos`, which is one number.
 
     Args:
         concatenation: One of `CONCATENATIONS`.
@@ -66,9 +67,10 @@ def pair_features(u: Tensor, v: Tensor, concatenation: str, tied: bool = False) 
         tied: See `feature_blocks`.
 
     Returns:
-        Features (n, number of blocks · dim), in the order of `feature_blocks`.
+        Features (n, sum of the blocks' widths), in the order of `feature_blocks`.
 
-    Source: Zhang & Li (2024), Table 6; the products are those of Reimers & Gurevych (2019), Table 6.
+    Source: Zhang & Li (2024), Table 6; the products are those of Reimers & Gurevych (2019), Table 6, the cosine is
+    that of their regression objective.
 
     >>> pair_features(torch.tensor([[1.0]]), torch.tensor([[3.0]]), "u,v,|u-v|").tolist()
     [[1.0, 3.0, 2.0]]
@@ -83,6 +85,8 @@ def pair_features(u: Tensor, v: Tensor, concatenation: str, tied: bool = False) 
             columns.append(u + v)
         elif block == "u*v":
             columns.append(u * v)
+        elif block == "cos":
+            columns.append(functional.cosine_similarity(u, v, dim=-1).unsqueeze(-1))
         else:
             columns.append((u - v).abs())
     return torch.cat(columns, dim=-1)
@@ -127,7 +131,13 @@ class PairHead(nn.Module):
             raise InputError(f"unknown features {features!r}", where="features", remedy="raw or normalized")
         self.dim, self.concatenation, self.outputs = dim, concatenation, outputs
         self.tied, self.features = tied, features
-        self.linear = nn.Linear(len(feature_blocks(concatenation, tied)) * dim, outputs)
+        self.linear = nn.Linear(sum(self.block_widths), outputs)
+
+    @property
+    def block_widths(self) -> tuple[int, ...]:
+        """Width of each block of the features, in their order."""
+        blocks = feature_blocks(self.concatenation, self.tied)
+        return tuple(1 if block == "cos" else self.dim for block in blocks)
 
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
         """Predictions (n,) on the scale, or logits (n, outputs), for embeddings u and v (n, dim)."""

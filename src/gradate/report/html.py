@@ -55,7 +55,7 @@ class ReportData:
         log: Records of the run's log; see `plots.learning_plot`.
         objective: Loss of the last stage; see `plots.loss_values`.
         worst: Largest errors: first text, second text, grade, predicted value.
-        tasks: Benchmark: task, Spearman × 100 before and after.
+        tasks: Benchmark: task, Spearman × 100 before and after; a row `average` is set off from the tasks.
         notes: Human lines: decisions and their reasons, what was skipped or left out.
         environment: Versions, device, precision.
         plan: The resolved recipe, as YAML.
@@ -239,13 +239,10 @@ def _confusion(gold: Array, prediction: Array, scale: LabelScale) -> str:
 def _benchmark(tasks: Sequence[tuple[str, float, float]]) -> str:
     if not tasks:
         return ""
-    lines = list(tasks)
-    if len(tasks) > 1:
-        lines.append(("average", float(np.mean([b for _, b, _ in tasks])), float(np.mean([a for _, _, a in tasks]))))
     look = _Look("", "")
     body = []
-    for name, before, after in lines:
-        kind = ' class="sum"' if name == "average" and len(tasks) > 1 else ""
+    for name, before, after in tasks:
+        kind = ' class="sum"' if name == "average" else ""
         body.append(
             f'<tr{kind}><th scope="row">{escape(name)}</th><td class="n">{_number(before, look)}</td>'
             f'<td class="n">{_number(after, look)}</td><td class="n">{_sign(after - before, look)}</td></tr>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class PairFiles:
     dev: str | Path | Pairs | None = None
     test: str | Path | Pairs | None = None
     scale: LabelScale | None = None
-    columns: tuple[str, str, str] | None = None
+    columns: str | Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,15 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
         test = None
     stages, selections, reasons = [], [], []
     for i, (stage, pairs) in enumerate(zip(recipe.stages, training, strict=True), start=1):
-        settled, why = settle_stage(stage, pairs)
+        try:
+            settled, why = settle_stage(stage, pairs)
+        except InputError as error:
+            raise InputError(error.what, where=f"stages.{i}, {error.where}", remedy=error.remedy) from None
         stages.append(settled)
         reasons += [(f"stages.{i}.{key}", value, reason) for key, value, reason in why]
         selections.append(_selection(stage, pairs.scale, parts, locations))
-        notes += [f"{pairs.name}: {note}" for note in pairs.notes]
+        if stage.source != "pairs":
+            notes += [f"{pairs.name}: {note}" for note in pairs.notes]
     if test is not None:
         if test.scale != training[-1].scale:
             raise InputError(

@@ -52,7 +52,7 @@ def train(
     dev: str | Path | Pairs | None = None,
     test: str | Path | Pairs | None = None,
     scale: LabelScale | None = None,
-    columns: tuple[str, str, str] | None = None,
+    columns: str | Sequence[str] | None = None,
     data: Sequence[str] | None = None,
     overrides: Sequence[str] = (),
     seeds: Sequence[int] | None = None,

@@ -6,19 +6,19 @@ import math
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from gradate.data.examples import Pairs
-from gradate.engine.encoding import encode_distinct, without_normalize
+from gradate.engine.encoding import count_truncated, encode_distinct, without_normalize
 from gradate.engine.precision import Precision
 from gradate.errors import InputError, Interrupted
 from gradate.models.graded import GradedModel
@@ -33,6 +33,11 @@ from gradate.training.selection import SelectionEvaluator
 from gradate.training.stage import Stage
 from gradate.training.trainable import trainable
 from gradate.training.trainer import GradedTrainer, last_checkpoint
+
+SHOW_ENCODING_FROM = 20_000
+"""Pairs from which on encoding them for the head shows a progress bar."""
+LOG_EVERY = 5
+"""Updates between two records of loss, learning rate and gradient norm."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class StageResult:
     seconds: float
     pairs_per_second: float
     head_fit: dict[str, Any] | None = None
+    truncated: int = 0
+    """Distinct training texts longer than the encoder reads in this stage."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -94,26 +101,28 @@ def run_stage(
         Interrupted: a signal came; a checkpoint of that update was written.
     """
     observer = observer or SilentObserver()
-    head = model.head
-    if head is None:
+    if model.head is None:
         raise InputError("the stage needs a model with a head", remedy="call hand_over_head first")
     evaluator = None
     if selection and stage.selection is not None:
-        evaluator = SelectionEvaluator(selection, head, precision, stage.selection, stage.prompts)
+        evaluator = SelectionEvaluator(selection, model.head, precision, stage.selection, stage.prompts)
     body = without_normalize(model.encoder)
     limit = body.max_seq_length
     if stage.max_length is not None:
         body.max_seq_length = min(stage.max_length, limit or stage.max_length)
-    try:
-        if stage.is_convex:
-            return _solve(stage, model, head, pairs, log, index, precision, seed, evaluator, observer)
-        return _train(
-            stage, model, head, pairs, folder, log, index, precision, seed, evaluator, observer, stop or StopSignal()
+    job = _Job(stage, body, model.head, pairs, folder, log, index, precision, seed, evaluator, observer)
+    truncated = count_truncated(body, [*pairs.text1, *pairs.text2])
+    if truncated:
+        observer.note(
+            f"{truncated:,} distinct texts of {pairs.name} lose their end after {body.max_seq_length} tokens"
         )
+    try:
+        result = _solve(job) if stage.is_convex else _train(job, stop or StopSignal())
+        return replace(result, truncated=truncated)
     finally:
         body.max_seq_length = limit
         model.encoder.eval()
-        head.eval()
+        model.head.eval()
 
 
 def hand_over_head(model: GradedModel, pairs: Pairs, head_factory: Any, *, rescale: bool, seed: int) -> None:
@@ -149,84 +158,84 @@ def normalized_weights(pairs: Pairs) -> np.ndarray[Any, np.dtype[np.float64]] | 
     return None if pairs.weights is None else np.asarray(pairs.weights / pairs.weights.mean())
 
 
-def _solve(
-    stage: Stage,
-    model: GradedModel,
-    head: PairHead,
-    pairs: Pairs,
-    log: RunLog,
-    index: int,
-    precision: Precision,
-    seed: int,
-    evaluator: SelectionEvaluator | None,
-    observer: Observer,
-) -> StageResult:
+@dataclass(frozen=True)
+class _Job:
+    stage: Stage
+    body: SentenceTransformer
+    """The encoder up to where the head reads."""
+    head: PairHead
+    pairs: Pairs
+    folder: Path
+    log: RunLog
+    index: int
+    precision: Precision
+    seed: int
+    evaluator: SelectionEvaluator | None
+    observer: Observer
+
+    @property
+    def metric(self) -> str | None:
+        return self.evaluator.metric if self.evaluator is not None else None
+
+
+def _solve(job: _Job) -> StageResult:
     started = time.perf_counter()
-    body = without_normalize(model.encoder)
-    n = len(pairs)
+    pairs, n = job.pairs, len(job.pairs)
     encoded = encode_distinct(
-        body, [*pairs.text1, *pairs.text2], precision=precision, prompt=stage.prompts, show_progress=n > 20_000
+        job.body,
+        [*pairs.text1, *pairs.text2],
+        precision=job.precision,
+        prompt=job.stage.prompts,
+        show_progress=n > SHOW_ENCODING_FROM,
     )
     rows = torch.from_numpy(encoded.index)
-    features = PairFeatures(torch.from_numpy(encoded.embeddings), rows[:n], rows[n:], head)
-    grades = np.trunc(pairs.grades) if stage.label_cast == "int" else pairs.grades
+    features = PairFeatures(torch.from_numpy(encoded.embeddings), rows[:n], rows[n:], job.head)
     fit = fit_head(
-        head,
+        job.head,
         features,
-        grades,
-        stage.objective,
+        np.trunc(pairs.grades) if job.stage.label_cast == "int" else pairs.grades,
+        job.stage.objective,
         pairs.scale,
         weights=normalized_weights(pairs),
-        l2=stage.l2,
-        seed=seed,
+        l2=job.stage.l2,
+        seed=0,  # the folds; a convex stage must not differ between the seeds of a run
     )
     seconds = time.perf_counter() - started
+    record: dict[str, Any] = {"stage": job.index, "step": fit.iterations, "epoch": 1.0, "loss": fit.objective}
     value = None
-    record: dict[str, Any] = {"stage": index, "step": fit.iterations, "epoch": 1.0, "loss": fit.objective}
-    if evaluator is not None:
-        metrics = evaluator(body)
-        value = metrics[evaluator.metric]
-        record |= {"selection": value, "metric": evaluator.metric, "metrics": metrics}
-    log.append(record | {"head_fit": fit.to_json()})
-    observer.stepped(fit.iterations, record)
-    metric = evaluator.metric if evaluator is not None else None
-    return StageResult(metric, None, value, fit.iterations, fit.iterations, seconds, n / seconds, fit.to_json())
+    if job.evaluator is not None:
+        metrics = job.evaluator(job.body)
+        value = metrics[job.evaluator.metric]
+        record |= {"selection": value, "metric": job.metric, "metrics": metrics}
+    job.log.append(record | {"head_fit": fit.to_json()})
+    job.observer.stepped(fit.iterations, record)
+    return StageResult(
+        metric=job.metric,
+        start=None,
+        best=value,
+        step=fit.iterations,
+        steps=fit.iterations,
+        seconds=seconds,
+        pairs_per_second=n / seconds,
+        head_fit=fit.to_json(),
+    )
 
 
-def _train(
-    stage: Stage,
-    model: GradedModel,
-    head: PairHead,
-    pairs: Pairs,
-    folder: Path,
-    log: RunLog,
-    index: int,
-    precision: Precision,
-    seed: int,
-    evaluator: SelectionEvaluator | None,
-    observer: Observer,
-    stop: StopSignal,
-) -> StageResult:
-    body = without_normalize(model.encoder)
-    checkpoint = _resume_point(folder)
-    log.rewind(index, int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else -1)
-    start_value = _start_value(log, index)
-    if evaluator is not None and start_value is None:
-        metrics = evaluator(body)
-        start_value = metrics[evaluator.metric]
-        chosen = {"selection": start_value, "metric": evaluator.metric, "metrics": metrics}
-        log.append({"stage": index, "step": 0, "epoch": 0.0, **chosen})
-        observer.selected(0, evaluator.metric, start_value, False)
-    set_seed(seed)
-    with trainable(body, head, stage):
+def _train(job: _Job, stop: StopSignal) -> StageResult:
+    stage, evaluator = job.stage, job.evaluator
+    checkpoint = _resume_point(job.folder)
+    job.log.rewind(job.index, int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else -1)
+    start_value = _start_value(job)
+    set_seed(job.seed)
+    with trainable(job.body, job.head, stage):
         trainer = GradedTrainer(
             stage,
-            PairObjective(body, head, stage.objective, pairs.scale),
-            rows=pairs.rows,
-            args=_arguments(stage, folder, precision, seed, evaluator, body.device),
-            train_dataset=to_dataset(pairs, stage),
+            PairObjective(job.body, job.head, stage.objective, job.pairs.scale),
+            rows=job.pairs.rows,
+            args=_arguments(job),
+            train_dataset=to_dataset(job.pairs, stage),
             evaluator=evaluator,
-            callbacks=_callbacks(stage, log, index, evaluator, observer, stop),
+            callbacks=_callbacks(job, stop),
         )
         for unwanted in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(unwanted)
@@ -238,12 +247,17 @@ def _train(
         state = trainer.state
         if stop.received is not None and state.global_step < state.max_steps:
             raise Interrupted(f"stopped by {stop.received} at update {state.global_step} of {state.max_steps}")
-    best = state.best_metric if evaluator is not None else None
-    kept = state.best_global_step if evaluator is not None and state.best_global_step else state.global_step
+    judged = evaluator is not None and state.best_global_step
     seconds = float(output.metrics["train_runtime"])
-    rate = len(pairs) * float(state.epoch or 0) / seconds if seconds else 0.0
-    metric = evaluator.metric if evaluator is not None else None
-    return StageResult(metric, start_value, best, int(kept), state.global_step, seconds, rate)
+    return StageResult(
+        metric=job.metric,
+        start=start_value,
+        best=state.best_metric if judged else None,
+        step=int(state.best_global_step or 0) if judged else state.global_step,
+        steps=state.global_step,
+        seconds=seconds,
+        pairs_per_second=len(job.pairs) * float(state.epoch or 0) / seconds if seconds else 0.0,
+    )
 
 
 def _resume_point(folder: Path) -> Path | None:
@@ -255,40 +269,40 @@ def _resume_point(folder: Path) -> Path | None:
     return checkpoint
 
 
-def _start_value(log: RunLog, index: int) -> float | None:
-    found = [r["selection"] for r in log.records() if r["stage"] == index and r["step"] == 0 and "selection" in r]
-    return found[0] if found else None
+def _start_value(job: _Job) -> float | None:
+    """Selection value before the first update: read from the log of a resumed stage, else measured."""
+    if job.evaluator is None:
+        return None
+    for record in job.log.records():
+        if record["stage"] == job.index and record["step"] == 0 and "selection" in record:
+            return float(record["selection"])
+    metrics = job.evaluator(job.body)
+    value = metrics[job.evaluator.metric]
+    job.log.append(
+        {"stage": job.index, "step": 0, "epoch": 0.0, "selection": value, "metric": job.metric, "metrics": metrics}
+    )
+    job.observer.selected(0, job.evaluator.metric, value, False)
+    return value
 
 
-def _callbacks(
-    stage: Stage,
-    log: RunLog,
-    index: int,
-    evaluator: SelectionEvaluator | None,
-    observer: Observer,
-    stop: StopSignal,
-) -> list[TrainerCallback]:
-    metric = evaluator.metric if evaluator is not None else None
-    greater = evaluator.greater_is_better if evaluator is not None else True
-    callbacks: list[TrainerCallback] = [LogCallback(log, index, metric, greater, observer)]
-    callbacks += [LastStepCallback(), StopCallback(stop)]
-    if evaluator is not None and stage.patience is not None:
-        callbacks.append(EarlyStoppingCallback(early_stopping_patience=stage.patience))
+def _callbacks(job: _Job, stop: StopSignal) -> list[TrainerCallback]:
+    greater = job.evaluator.greater_is_better if job.evaluator is not None else True
+    callbacks: list[TrainerCallback] = [
+        LogCallback(job.log, job.index, job.metric, greater, job.observer),
+        LastStepCallback(),
+        StopCallback(stop),
+    ]
+    if job.evaluator is not None and job.stage.patience is not None:
+        callbacks.append(EarlyStoppingCallback(early_stopping_patience=job.stage.patience))
     return callbacks
 
 
-def _arguments(
-    stage: Stage,
-    folder: Path,
-    precision: Precision,
-    seed: int,
-    evaluator: SelectionEvaluator | None,
-    device: torch.device,
-) -> SentenceTransformerTrainingArguments:
+def _arguments(job: _Job) -> SentenceTransformerTrainingArguments:
+    stage, judged = job.stage, job.evaluator is not None
     every = int(stage.evaluate_every)
-    on_cpu = device.type == "cpu"
+    on_cpu = job.body.device.type == "cpu"
     return SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
+        output_dir=str(job.folder),
         num_train_epochs=stage.epochs,
         per_device_train_batch_size=int(stage.batch_size),
         gradient_accumulation_steps=stage.accumulate,
@@ -297,21 +311,21 @@ def _arguments(
         warmup_steps=stage.warmup,
         weight_decay=stage.weight_decay,
         max_grad_norm=stage.clip if stage.clip is not None else math.inf,
-        eval_strategy="steps" if evaluator is not None else "no",
+        eval_strategy="steps" if judged else "no",
         eval_steps=every,
         save_strategy="steps",
         save_steps=every,
-        save_total_limit=1 if evaluator is None else 2,
-        load_best_model_at_end=evaluator is not None,
-        metric_for_best_model=f"eval_{evaluator.metric}" if evaluator is not None else None,
-        greater_is_better=evaluator.greater_is_better if evaluator is not None else None,
+        save_total_limit=2 if judged else 1,
+        load_best_model_at_end=judged,
+        metric_for_best_model=f"eval_{job.metric}" if judged else None,
+        greater_is_better=job.evaluator.greater_is_better if job.evaluator is not None else None,
         logging_strategy="steps",
-        logging_steps=5,
+        logging_steps=LOG_EVERY,
         logging_nan_inf_filter=False,
         use_cpu=on_cpu,
-        bf16=precision.name == "bf16",
-        seed=seed,
-        data_seed=seed,
+        bf16=job.precision.name == "bf16",
+        seed=job.seed,
+        data_seed=job.seed,
         prompts=stage.prompts,
         activation_checkpointing=stage.activation_checkpointing,
         report_to=list(stage.report_to) or "none",

@@ -188,7 +188,7 @@ class _Problem:
 
     def _standardise(self) -> None:
         """Measure mean (width,), basis (width, axes) and variances (axes,); a pair of weight 2 counts as two."""
-        n, width, size = len(self.features), self.features.width, self.features.embeddings.shape[1]
+        n, width = len(self.features), self.features.width
         share = (self.weights / n).float()
         mean = torch.zeros(width, dtype=torch.float64)
         for rows, x in self.features.blocks():
@@ -201,8 +201,9 @@ class _Problem:
         if not bool(torch.isfinite(moment).all()):
             raise TrainingStopped("the encoder's features are not finite; the head cannot be fitted")
         # One scale per block of the concatenation, not per dimension: a dead dimension must stay dead.
-        variances = moment.diagonal().reshape(-1, size).mean(dim=1).numpy()
-        scales = np.repeat(np.sqrt(np.maximum(variances, 1e-12)), size)
+        widths = list(self.features.head.block_widths)
+        variances = [float(block.mean()) for block in moment.diagonal().split(widths)]
+        scales = np.repeat(np.sqrt(np.maximum(variances, 1e-12)), widths)
         covariance = moment.numpy() / np.outer(scales, scales)
         if n < width:
             # Weights outside the span of the pairs only cost ridge: n axes hold the minimum.
@@ -256,7 +257,7 @@ class _Problem:
                 (np.column_stack([weight, bias]) * stretch).ravel(),
                 jac=True,
                 method="L-BFGS-B",
-                options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
+                options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 10, "ftol": 1e-15, "gtol": 1e-8},
             )
         if not np.isfinite(result.fun):
             raise TrainingStopped("the head's objective is not finite; check the grades and the encoder")
