@@ -11,6 +11,7 @@ from gradate.runs.resolve import Resolved
 from gradate.training.fit import to_dataset
 from gradate.training.samplers import SeededBatchSampler
 from gradate.training.stage import Stage
+from gradate.training.trainer import pair_lengths
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,6 @@ def _first_batch(stage: Stage, pairs: Pairs, seed: int) -> list[dict[str, Any]]:
     dataset = to_dataset(pairs, stage)
     batch = list(range(min(int(stage.batch_size), len(pairs))))
     if not stage.is_convex:
-        batch = next(iter(SeededBatchSampler(dataset, batch_size=int(stage.batch_size), seed=seed)))
+        lengths = pair_lengths(dataset) if stage.group_by_length else None
+        batch = next(iter(SeededBatchSampler(dataset, batch_size=int(stage.batch_size), seed=seed, lengths=lengths)))
     return [dict(dataset[i]) for i in batch]

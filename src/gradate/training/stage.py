@@ -72,6 +72,8 @@ class Stage:
     """Passes over the pairs, above 0."""
     batch_size: int | Auto = 16
     """Pairs per step and process, 1 or more."""
+    group_by_length: bool = False
+    """Let pairs of like length share a batch (within windows of 16 batches): less padding, faster steps."""
     accumulate: int = 1
     """Steps whose gradients are summed before an update, 1 or more."""
     max_length: int | None = None

@@ -138,7 +138,11 @@ class GradedTrainer(SentenceTransformerTrainer):
     ) -> SeededBatchSampler:
         """The stage's own order; see `SeededBatchSampler`."""
         self._epochs.sampler = SeededBatchSampler(
-            dataset, batch_size=batch_size, seed=self.args.seed, drop_last=drop_last
+            dataset,
+            batch_size=batch_size,
+            seed=self.args.seed,
+            drop_last=drop_last,
+            lengths=pair_lengths(dataset) if self.stage.group_by_length else None,
         )
         return self._epochs.sampler
 
@@ -149,6 +153,11 @@ class GradedTrainer(SentenceTransformerTrainer):
         cls, kwargs = super().get_optimizer_cls_and_kwargs(args, model)
         kwargs["optimizer_dict"] = parameter_groups(self.objective, self.stage)
         return cls, kwargs
+
+
+def pair_lengths(dataset: Any) -> list[int]:
+    """Characters of the longer text of each pair: what its batch is padded to, near enough."""
+    return [max(len(a), len(b)) for a, b in zip(dataset["sentence1"], dataset["sentence2"], strict=True)]
 
 
 def _world_size() -> int:
