@@ -1,4 +1,4 @@
-"""Synthetic graded pairs whose grade is the number of shared letters: learnable by the tiny encoder, made in memory."""
+"""Synthetic graded pairs whose grade is the number of shared letters: learnable by a tiny encoder, made in memory."""
 
 from __future__ import annotations
 

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from gradate.engine.encoding import encode_distinct, kept_mode, pair_cosines, trailing_normalize, without_normalize
+from gradate.engine.encoding import (
+    count_truncated,
+    encode_distinct,
+    kept_mode,
+    pair_cosines,
+    trailing_normalize,
+    without_normalize,
+)
 from gradate.engine.precision import Precision
 from gradate.errors import InputError
 from tests.tiny import DIMENSION, tiny_encoder
@@ -115,3 +122,12 @@ def test_pair_cosines_in_chunks_and_with_zero_rows(monkeypatch: pytest.MonkeyPat
     ]
     np.testing.assert_allclose(pair_cosines(rows, left, right), expected, rtol=1e-6)
     assert pair_cosines(rows, left, right)[5] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_truncated_texts_are_counted_once_each() -> None:
+    encoder = tiny_encoder()
+    encoder.max_seq_length = 6
+    short, edge, long = "ab", "a b c d", "a b c d e"
+    assert count_truncated(encoder, [short, edge]) == 0
+    assert count_truncated(encoder, [short, long, edge, long]) == 1
+    assert count_truncated(encoder, []) == 0

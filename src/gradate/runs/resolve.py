@@ -119,6 +119,9 @@ def settle_stage(stage: Stage, pairs: Pairs) -> tuple[Stage, list[tuple[str, str
     if every == "auto":
         every = max(min(SMALLEST_INTERVAL, per_epoch), per_epoch // 4)
         reasons.append(("evaluate_every", str(every), f"an epoch has {per_epoch} updates; about four times an epoch"))
+    if stage.is_convex:
+        # Batches and intervals mean nothing to a solver; their reasons would only be noise.
+        reasons = [reason for reason in reasons if reason[0] not in ("batch_size", "evaluate_every")]
     return replace(stage, objective=objective, batch_size=batch, evaluate_every=every), reasons
 
 

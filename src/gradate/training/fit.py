@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -186,7 +187,7 @@ def _solve(job: _Job) -> StageResult:
         [*pairs.text1, *pairs.text2],
         precision=job.precision,
         prompt=job.stage.prompts,
-        show_progress=n > SHOW_ENCODING_FROM,
+        show_progress=n > SHOW_ENCODING_FROM and sys.stderr.isatty(),
     )
     rows = torch.from_numpy(encoded.index)
     features = PairFeatures(torch.from_numpy(encoded.embeddings), rows[:n], rows[n:], job.head)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import torch
 from scipy.linalg import eigh, qr
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from gradate.errors import TrainingStopped
@@ -31,8 +31,6 @@ DENSE_UP_TO = 20_000
 FOLDS = 5
 FOLD_ITERATIONS = 60
 """Enough to rank ridges a factor 10 apart; the head itself is solved to convergence."""
-SMALL_MATRIX = 1 << 22
-"""Elements up to which products stay on one thread: on a busy machine waiting for a second one costs far more."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +119,15 @@ def fit_head(
         TrainingStopped: a feature or the objective is not finite.
     """
     started = time.perf_counter()
-    problem = _Problem(features, grades, weights, objective, scale)
-    if isinstance(l2, str):
-        l2, reason = _choose_l2(problem, seed)
-    else:
-        reason = "set in the recipe"
-    solution = problem.solve(l2)
+    # The solver's own algebra is tiny, and threads that wait for each other on a busy machine slow it tenfold; the
+    # products over the pairs are torch's and keep theirs.
+    with threadpool_limits(1, user_api="blas"):
+        problem = _Problem(features, grades, weights, objective, scale)
+        if isinstance(l2, str):
+            l2, reason = _choose_l2(problem, seed)
+        else:
+            reason = "set in the recipe"
+        solution = problem.solve(l2)
     weight, bias = problem.to_head(solution)
     with torch.no_grad():
         head.linear.weight.copy_(torch.from_numpy(weight))
@@ -177,7 +178,7 @@ class _Problem:
         self.has_corner = self.config.name in ("l1", "translated-relu")
         spacing = scale.d or (scale.high - scale.low) / 5
         self.widths = [spacing * f for f in (0.3, 0.03, 0.003)] if self.has_corner else [0.0]
-        self.slope = float(self.config.k) if self.config.name == "translated-relu" else 1.0  # type: ignore[arg-type]
+        self.slope = float(self.config.k) if self.config.name == "translated-relu" else 1.0
         self.smoothing_error = self.slope * self.widths[-1] / 2
         # The ridge also holds the bias at its start: strong convexity in every direction gives the proven bound.
         self.start_bias = np.zeros(self.outputs)
@@ -202,7 +203,7 @@ class _Problem:
             raise TrainingStopped("the encoder's features are not finite; the head cannot be fitted")
         # One scale per block of the concatenation, not per dimension: a dead dimension must stay dead.
         widths = list(self.features.head.block_widths)
-        variances = [float(block.mean()) for block in moment.diagonal().split(widths)]
+        variances = [float(block.mean()) for block in torch.split(moment.diagonal(), widths)]
         scales = np.repeat(np.sqrt(np.maximum(variances, 1e-12)), widths)
         covariance = moment.numpy() / np.outer(scales, scales)
         if n < width:
@@ -218,7 +219,7 @@ class _Problem:
         mean, basis = torch.from_numpy(self.mean), torch.from_numpy(self.basis)
         return torch.cat([(x.double() - mean) @ basis for _, x in self.features.blocks()])
 
-    def part(self, index: Array) -> _Problem:
+    def part(self, index: npt.NDArray[np.int64]) -> _Problem:
         """The same problem for some of the pairs on the same axes, in single precision."""
         assert self.rotated is not None
         part = copy.copy(self)
@@ -250,15 +251,13 @@ class _Problem:
             value, by_weight, by_bias = self.value_and_gradient(matrix[:, :-1], matrix[:, -1], l2, width)
             return value, (np.column_stack([by_weight, by_bias]) / stretch).ravel()
 
-        small = self.rotated is not None and self.rotated.numel() <= SMALL_MATRIX
-        with _one_thread() if small else nullcontext():
-            result = minimize(
-                stretched,
-                (np.column_stack([weight, bias]) * stretch).ravel(),
-                jac=True,
-                method="L-BFGS-B",
-                options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 10, "ftol": 1e-15, "gtol": 1e-8},
-            )
+        result = minimize(
+            stretched,
+            (np.column_stack([weight, bias]) * stretch).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
+        )
         if not np.isfinite(result.fun):
             raise TrainingStopped("the head's objective is not finite; check the grades and the encoder")
         matrix = result.x.reshape(self.outputs, -1) / stretch
@@ -268,13 +267,14 @@ class _Problem:
     def value_and_gradient(self, weight: Array, bias: Array, l2: float, width: float) -> tuple[float, Array, Array]:
         """Objective at weights (outputs, axes) and bias (outputs,), with its gradient by both."""
         n = len(self.grades)
-        value, slope, slope_bias = 0.0, 0.0, np.zeros(self.outputs)
+        value, slope_bias = 0.0, np.zeros(self.outputs)
+        slope: Array = np.zeros((self.outputs, self.features.width if self.rotated is None else len(self.variances)))
         for rows, prediction, x in self._predictions(weight, bias):
             prediction.requires_grad_()
             losses = self.losses(prediction, self.grades[rows], width) * self.weights[rows]
             (gradient,) = torch.autograd.grad(losses.sum(), prediction)
             value += float(losses.detach().sum()) / n
-            slope = slope + (gradient.to(x.dtype).T @ x).double().numpy() / n
+            slope += (gradient.to(x.dtype).T @ x).double().numpy() / n
             slope_bias += gradient.sum(0).numpy() / n
         if self.rotated is None:
             slope = (slope - np.outer(slope_bias, self.mean)) @ self.basis
@@ -313,16 +313,6 @@ class _Problem:
         """Mean loss of a solution on these pairs, without the ridge."""
         ((_, prediction, _),) = self._predictions(solution.weight, solution.bias)
         return float((self.losses(prediction, self.grades, self.widths[-1]) * self.weights).mean())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _choose_l2(problem: _Problem, seed: int) -> tuple[float, str]:

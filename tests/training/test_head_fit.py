@@ -1,0 +1,210 @@
+"""The convex head fit: at the optimum, by other means too, and the same however its features are produced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+from sklearn.linear_model import LogisticRegression
+
+from gradate.errors import TrainingStopped
+from gradate.models.head import PairHead
+from gradate.objectives.config import ObjectiveConfig
+from gradate.objectives.pair import build_loss
+from gradate.scale import LabelScale
+from gradate.training import head_fit
+from gradate.training.head_fit import HeadFit, PairFeatures, fit_head
+
+SCALE = LabelScale.from_values([0, 1, 2, 3])
+N, DIM = 120, 5
+
+
+def data(n: int = N, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    embeddings = torch.from_numpy(generator.normal(size=(2 * n, DIM)).astype(np.float32)) + 0.5
+    first, second = torch.arange(n), torch.arange(n, 2 * n)
+    u, v = embeddings[first], embeddings[second]
+    noise = torch.from_numpy(generator.normal(size=n, scale=0.4))
+    signal = 3.0 - 1.3 * (u - v).abs().mean(1).double() + 0.3 * u[:, 0].double() + noise
+    return embeddings, first, second, signal.round().clamp(0, 3).numpy()
+
+
+def fit(
+    name: str = "smooth-k2",
+    *,
+    l2: float | str = 1e-2,
+    weights: np.ndarray | None = None,
+    scale: LabelScale = SCALE,
+    seed: int = 0,
+    **head_options: object,
+) -> tuple[PairHead, HeadFit, PairFeatures, np.ndarray]:
+    embeddings, first, second, grades = data(seed=seed)
+    outputs = 4 if name == "cross-entropy" else 1
+    head = PairHead(DIM, outputs=outputs, **head_options)  # type: ignore[arg-type]
+    features = PairFeatures(embeddings, first, second, head)
+    config = ObjectiveConfig(name, k=2.0, x0=0.25)  # type: ignore[arg-type]
+    return head, fit_head(head, features, grades, config, scale, weights=weights, l2=l2), features, grades
+
+
+def standardised(features: PairFeatures) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x = torch.cat([block for _, block in features.blocks()]).double().numpy()
+    mean = x.mean(0)
+    variances = ((x - mean) ** 2).mean(0)
+    widths = features.head.block_widths
+    blocks = np.split(variances, np.cumsum(widths)[:-1])
+    scales = np.concatenate([np.full(w, np.sqrt(b.mean())) for w, b in zip(widths, blocks, strict=True)])
+    return (x - mean) / scales, mean, scales
+
+
+def predictions(head: PairHead, features: PairFeatures) -> torch.Tensor:
+    e = features.embeddings
+    return head(e[features.first], e[features.second]).detach().double()
+
+
+@pytest.mark.parametrize("concatenation", ["u,v,|u-v|", "u*v", "cos"])
+def test_mse_is_the_closed_form_of_ridge_regression(concatenation: str) -> None:
+    l2 = 1e-2
+    head, found, features, grades = fit("mse", l2=l2, concatenation=concatenation)
+    x, mean, scales = standardised(features)
+    centred = grades - grades.mean()
+    weight = np.linalg.solve(2 / N * x.T @ x + l2 * np.eye(x.shape[1]), 2 / N * x.T @ centred)
+    np.testing.assert_allclose(head.linear.weight.detach().numpy()[0], weight / scales, atol=2e-5)
+    assert head.linear.bias.item() == pytest.approx(grades.mean() - (weight / scales) @ mean, abs=1e-4)
+    objective = ((x @ weight - centred) ** 2).mean() + l2 / 2 * (weight @ weight)
+    assert found.objective == pytest.approx(objective, rel=1e-6)
+    assert found.suboptimality < 1e-8
+
+
+@pytest.mark.parametrize("name", ["smooth-k2", "mse", "cross-entropy", "l1", "translated-relu"])
+def test_no_small_step_improves_the_optimum(name: str) -> None:
+    l2 = 1e-2
+    head, found, features, grades = fit(name, l2=l2)
+    x, mean, scales = standardised(features)
+    loss = build_loss(ObjectiveConfig(name, k=2.0, x0=0.25, boundary="none"), SCALE)  # type: ignore[arg-type]
+    start = np.zeros(4) if name == "cross-entropy" else np.array([grades.mean()])
+    target = torch.from_numpy(grades.astype(np.int64) if name == "cross-entropy" else grades)
+
+    def objective(weight: np.ndarray, bias: np.ndarray) -> float:
+        prediction = torch.from_numpy(x @ weight.T + bias)
+        prediction = prediction if len(bias) > 1 else prediction.squeeze(1)
+        return float(loss(prediction, target)) + l2 / 2 * float((weight**2).sum() + ((bias - start) ** 2).sum())
+
+    weight = head.linear.weight.detach().double().numpy() * scales
+    bias = head.linear.bias.detach().double().numpy() + head.linear.weight.detach().double().numpy() @ mean
+    best = objective(weight, bias)
+    generator = np.random.default_rng(3)
+    for size in (1e-1, 1e-2, 1e-3):
+        for _ in range(30):
+            step = generator.normal(size=weight.shape), generator.normal(size=bias.shape)
+            assert objective(weight + size * step[0], bias + size * step[1]) > best - found.suboptimality - 1e-6
+
+
+def test_corner_losses_reach_the_linear_programme_within_the_stated_bound() -> None:
+    # Without ridge, least absolute deviation is a linear programme; a tiny ridge moves its optimum by less than this.
+    l2 = 1e-6
+    _, found, features, grades = fit("l1", l2=l2, concatenation="|u-v|")
+    x, _, _ = standardised(features)
+    n, width = x.shape
+    cost = np.concatenate([np.zeros(width + 1), np.full(n, 1 / n)])
+    design = np.column_stack([x, np.ones(n)])
+    above = np.block([[design, -np.eye(n)], [-design, -np.eye(n)]])
+    solved = linprog(
+        cost, A_ub=above, b_ub=np.concatenate([grades, -grades]), bounds=[(None, None)] * (width + 1) + [(0, None)] * n
+    )
+    assert solved.success
+    assert solved.fun - 1e-6 <= found.objective + 0.002 and found.objective <= solved.fun + 0.01
+
+
+def test_cross_entropy_is_logistic_regression() -> None:
+    head, _, features, grades = fit("cross-entropy", l2=1e-3)
+    x, _, _ = standardised(features)
+    theirs = LogisticRegression(C=1 / (1e-3 * N), max_iter=5000, tol=1e-10).fit(x, grades)
+    ours = torch.softmax(predictions(head, features), dim=1).numpy()[:, theirs.classes_.astype(int)]
+    # Ours also holds the biases, weakly, and keeps a little probability for a grade that never occurs.
+    np.testing.assert_allclose(ours, theirs.predict_proba(x), atol=0.03)
+
+
+def test_a_weight_of_two_is_a_row_twice() -> None:
+    embeddings, first, second, grades = data()
+    twice = torch.cat([torch.arange(N), torch.arange(10)])
+    weights = np.ones(N)
+    weights[:10] = 2
+    heads = []
+    for rows, values in ((torch.arange(N), weights / weights.mean()), (twice, None)):
+        head = PairHead(DIM)
+        features = PairFeatures(embeddings, first[rows], second[rows], head)
+        config = ObjectiveConfig(k=2.0, x0=0.25)
+        fit_head(head, features, grades[rows.numpy()], config, SCALE, weights=values, l2=1e-2)
+        heads.append(head.linear.weight.detach())
+    torch.testing.assert_close(heads[0], heads[1], atol=1e-4, rtol=1e-3)
+
+
+def test_streaming_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, *_ = fit()
+    monkeypatch.setattr(head_fit, "CACHE_BYTES", 0)
+    monkeypatch.setattr(head_fit, "ROWS_PER_BLOCK", 17)
+    monkeypatch.setattr(head_fit, "DENSE_UP_TO", 10)
+    streamed, *_ = fit()
+    torch.testing.assert_close(whole.linear.weight, streamed.linear.weight, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(whole.linear.bias, streamed.linear.bias, atol=1e-4, rtol=1e-3)
+
+
+def test_tied_weights_make_predictions_symmetric() -> None:
+    head, _, features, _ = fit(tied=True)
+    u, v = features.embeddings[features.first], features.embeddings[features.second]
+    assert torch.equal(head(u, v), head(v, u))
+    untied, *_ = fit()
+    assert not torch.allclose(untied(u, v), untied(v, u))
+
+
+def test_ridge_is_chosen_by_cross_validation() -> None:
+    _, found, *_ = fit(l2="auto")
+    assert found.l2 in head_fit.L2_GRID and "5-fold" in found.l2_reason
+    embeddings, first, second, _ = data()
+    noise = np.random.default_rng(1).integers(0, 4, N).astype(np.float64)
+    head = PairHead(DIM)
+    config = ObjectiveConfig(k=2.0, x0=0.25)
+    on_noise = fit_head(head, PairFeatures(embeddings, first, second, head), noise, config, SCALE)
+    assert on_noise.l2 == max(head_fit.L2_GRID), "nothing to learn: the strongest ridge wins"
+
+
+def test_few_and_many_pairs_are_not_cross_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings, first, second, grades = data()
+    head = PairHead(DIM)
+    few = PairFeatures(embeddings, first[:8], second[:8], head)
+    config = ObjectiveConfig(k=2.0, x0=0.25)
+    assert "too few" in fit_head(head, few, grades[:8], config, SCALE).l2_reason
+    monkeypatch.setattr(head_fit, "DENSE_UP_TO", 50)
+    assert "more than 50" in fit(l2="auto")[1].l2_reason
+
+
+def test_dead_dimensions_and_more_features_than_pairs() -> None:
+    embeddings, first, second, grades = data(n=12)
+    embeddings = torch.cat([embeddings, torch.full((24, 2), 1e-9)], dim=1)
+    head = PairHead(DIM + 2)
+    config = ObjectiveConfig(k=2.0, x0=0.25)
+    found = fit_head(
+        head, PairFeatures(embeddings, first[:12], second[:12], head), grades[:12], config, SCALE, l2=1e-2
+    )
+    assert found.suboptimality < 1e-6
+    assert head.linear.weight.abs().max() < 100
+
+
+def test_features_that_are_not_finite() -> None:
+    embeddings, first, second, grades = data()
+    embeddings[3, 1] = float("nan")
+    head = PairHead(DIM)
+    with pytest.raises(TrainingStopped, match="not finite"):
+        fit_head(head, PairFeatures(embeddings, first, second, head), grades, ObjectiveConfig(k=2.0, x0=0.25), SCALE)
+
+
+def test_normalized_features_ignore_length() -> None:
+    embeddings, first, second, grades = data()
+    heads = []
+    for factor in (1.0, 3.0):
+        head = PairHead(DIM, features="normalized")
+        features = PairFeatures(factor * embeddings, first, second, head)
+        fit_head(head, features, grades, ObjectiveConfig(k=2.0, x0=0.25), SCALE, l2=1e-2)
+        heads.append(head.linear.weight.detach())
+    torch.testing.assert_close(heads[0], heads[1], atol=1e-4, rtol=1e-4)
