@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,6 +32,8 @@ DENSE_UP_TO = 20_000
 FOLDS = 5
 FOLD_ITERATIONS = 60
 """Enough to rank ridges a factor 10 apart; the head itself is solved to convergence."""
+SMALL_MATRIX = 1 << 22
+"""Numbers up to which the features' products stay on one thread."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,7 @@ def fit_head(
         TrainingStopped: a feature or the objective is not finite.
     """
     started = time.perf_counter()
-    # The solver's own algebra is tiny, and threads that wait for each other on a busy machine slow it tenfold; the
-    # products over the pairs are torch's and keep theirs.
-    with threadpool_limits(1, user_api="blas"):
+    with _few_threads(small=len(features) * features.width <= SMALL_MATRIX):
         problem = _Problem(features, grades, weights, objective, scale)
         if isinstance(l2, str):
             l2, reason = _choose_l2(problem, seed)
@@ -313,6 +314,22 @@ class _Problem:
         """Mean loss of a solution on these pairs, without the ridge."""
         ((_, prediction, _),) = self._predictions(solution.weight, solution.bias)
         return float((self.losses(prediction, self.grades, self.widths[-1]) * self.weights).mean())
+
+
+@contextmanager
+def _few_threads(*, small: bool) -> Iterator[None]:
+    """On a busy machine threads that wait for each other cost more than they save: twentyfold on a few hundred pairs.
+
+    The solver's own algebra (BLAS of scipy) always gets one, torch's products over the pairs if they are small.
+    """
+    before = torch.get_num_threads()
+    if small:
+        torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _choose_l2(problem: _Problem, seed: int) -> tuple[float, str]:
