@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradate.errors import InputError
@@ -15,6 +15,9 @@ from gradate.scale import LabelScale
 NAMES = LabelScale.from_names(["irrelevant", "slightly", "moderately", "highly"])
 UNEVEN = LabelScale.from_values([-1, 0.5, 1, 4])
 CONTINUOUS = LabelScale.continuous(0, 5)
+
+# A busy machine must not fail a test by being slow.
+unhurried = settings(deadline=None)
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda v: round(v, 3))
 scales = st.one_of(
@@ -116,17 +119,39 @@ def test_parse() -> None:
 
 
 @given(scales)
+@unhurried
 def test_configuration_round_trip(scale: LabelScale) -> None:
     assert LabelScale.from_config(scale.to_config()) == scale
 
 
 @given(st.lists(numbers, min_size=2, max_size=6, unique=True).map(sorted))
+@unhurried
 def test_values_parse_from_their_own_text(values: list[float]) -> None:
     scale = LabelScale.from_values(values)
     assert LabelScale.parse(",".join(map(repr, values))) == scale
 
 
+@given(st.text(max_size=20) | st.text("0123456789.,-e ", max_size=20))
+@unhurried
+def test_any_text_is_a_scale_or_refused(text: str) -> None:
+    try:
+        scale = LabelScale.parse(text)
+    except InputError:
+        return
+    assert scale.low < scale.high and (scale.is_continuous or (scale.d is not None and scale.d > 0))
+
+
+@given(st.lists(numbers | st.integers(-3, 9).map(float), min_size=2, max_size=40))
+@unhurried
+def test_an_inferred_scale_holds_every_grade(grades: list[float]) -> None:
+    if len(set(grades)) < 2:
+        return
+    scale, _ = LabelScale.infer(grades)
+    assert [scale.encode(g) for g in grades] == grades
+
+
 @given(scales, st.data())
+@unhurried
 def test_decode_inverts_encode(scale: LabelScale, data: st.DataObject) -> None:
     if scale.values is None:
         return
@@ -135,11 +160,24 @@ def test_decode_inverts_encode(scale: LabelScale, data: st.DataObject) -> None:
     assert scale.decode(scale.encode(label)) == label
 
 
+@given(scales, st.floats(-1e7, 1e7))
+@unhurried
+def test_the_nearest_grade_is_the_nearest(scale: LabelScale, value: float) -> None:
+    if scale.values is None:
+        return
+    distances = np.abs(np.array(scale.values) - value)
+    found = int(scale.index([value])[0])
+    assert distances[found] == pytest.approx(distances.min(), abs=1e-9)
+    assert scale.low <= scale.clamp(value) <= scale.high
+
+
 @given(scales, scales, st.floats(0, 1))
+@unhurried
 def test_rescaling_maps_ends_to_ends_and_back(one: LabelScale, two: LabelScale, share: float) -> None:
     value = one.low + share * (one.high - one.low)
     there = one.rescale([one.low, value, one.high], two)
-    assert there[0] == two.low and there[2] == pytest.approx(two.high)
+    assert there[0] == two.low
+    assert there[2] == pytest.approx(two.high, abs=1e-9 * max(1.0, abs(two.low)))
     back = two.rescale(there, one)
     assert back[1] == pytest.approx(value, abs=1e-6 * max(1.0, one.high - one.low, abs(value)))
     s, t = one.map_to(two)

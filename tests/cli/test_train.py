@@ -60,7 +60,7 @@ def test_flags_reach_the_run(gradate, training):
         "dev": Path("d.csv"),
         "test": Path("t.csv"),
         "scale": LabelScale.from_values([0, 1, 2]),
-        "columns": ("a", "b", "g"),
+        "columns": "a,b,g",
         "data": ["raw", "nli=n.tsv"],
         "overrides": ["seed=3", "stages.1.l2=1"],
         "seeds": [1, 2],
@@ -137,7 +137,6 @@ def test_how_training_ends_is_the_exit_code(error, code, gradate, training):
     ("arguments", "said"),
     [
         (["--seeds", "1,two"], "1,2,3"),
-        (["--columns", "a,b"], "A,B,GRADE"),
         (["--scale", "5..0"], "5..0"),
     ],
 )

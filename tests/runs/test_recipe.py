@@ -52,6 +52,7 @@ def test_overrides_count_stages_from_one() -> None:
         (MINIMAL + "    epochs: many", r"stages\[1\]\.epochs = 'many' has the wrong type \(expected a number\)"),
         (MINIMAL + "    batch_size: 2.5", r"batch_size = 2.5 has the wrong type"),
         (MINIMAL + "    batch_size: true", "has the wrong type"),
+        (MINIMAL + "    epochs: 1\n    epochs: 2", "x:4: not valid YAML: the key 'epochs' stands twice"),
         (MINIMAL + "    objective: {name: smoth-k2}", r"stages\[1\]\.objective.name.*did you mean 'smooth-k2'"),
         (
             MINIMAL + "    learning_rate: .nan",
@@ -64,6 +65,10 @@ def test_overrides_count_stages_from_one() -> None:
         (MINIMAL + "seed: -1", "seed = -1 is out of range"),
         (MINIMAL + "evaluation: {intervals: 0}", "intervals = 0 is out of range"),
         ("stages: [", "x:1: not valid YAML"),
+        (MINIMAL + "    epochs: 1\n   seed: 2\n", "x:4: not valid YAML"),
+        (MINIMAL + "seed: 2024-13-45", "x: not valid YAML: month must be in"),
+        (MINIMAL + "description: \x00", "x: not valid YAML"),
+        ("", "the recipe must be a mapping of keys to values, got None"),
         (MINIMAL + "    objective: {name: mse}\n  - objective: {name: cross-entropy}", "one kind of loss"),
     ],
 )
@@ -78,7 +83,11 @@ def test_refusals(text: str, message: str) -> None:
         ("epochs", "write key=value"),
         ("stages.3.epochs=1", "1 to 2"),
         ("stages.1.source.x=1", "has no keys"),
+        ("stages.0.epochs=1", "there is no 'stages.0' .*1 to 2"),
         ("stages.2.epochs=[", "cannot read the value"),
+        ("seed=2024-13-45", "cannot read the value"),
+        ("stages.2.learning_rate=.nan", r"with --set: stages\[2\]: learning_rate = nan is out of range"),
+        ("sede=1", "did you mean 'seed'"),
         ("stages.2.epoch=1", "did you mean 'epochs'"),
     ],
 )
@@ -92,6 +101,15 @@ def test_an_unknown_recipe_and_an_unreadable_file(tmp_path: Path) -> None:
         load_recipe("two-stag")
     with pytest.raises(InputError, match="cannot read the recipe"):
         load_recipe(str(tmp_path / "none.yaml"))
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    path = copy_recipe("two-stage", tmp_path / "mine.yml")
+    assert load_recipe(str(path)) == load_recipe("two-stage")
+    assert load_recipe(str(path), ["stages.2.learning_rate=2e-5"]).stages[1].learning_rate == 2e-5
+    path.write_bytes(b"\xff")
+    with pytest.raises(InputError, match="cannot read the recipe"):
+        load_recipe(str(path))
 
 
 def test_copy_keeps_comments_and_never_overwrites(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -102,20 +104,54 @@ def test_no_small_step_improves_the_optimum(name: str) -> None:
             assert objective(weight + size * step[0], bias + size * step[1]) > best - found.suboptimality - 1e-6
 
 
-def test_corner_losses_reach_the_linear_programme_within_the_stated_bound() -> None:
-    # Without ridge, least absolute deviation is a linear programme; a tiny ridge moves its optimum by less than this.
-    l2 = 1e-6
-    _, found, features, grades = fit("l1", l2=l2, concatenation="|u-v|")
-    x, _, _ = standardised(features)
+def test_torch_finds_no_better_smooth_k2() -> None:
+    l2 = 1e-2
+    head, found, features, grades = fit(l2=l2)
+    x, _, scales = standardised(features)
+    design, target, start = torch.from_numpy(x), torch.from_numpy(grades), float(grades.mean())
+    loss = build_loss(ObjectiveConfig(k=2.0, x0=0.25, boundary="none"), SCALE)
+    weight = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
+    bias = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=500, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+
+    def objective() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = loss(design @ weight + bias, target) + l2 / 2 * (weight.square().sum() + (bias - start).square())
+        value.backward()
+        return value
+
+    optimizer.step(objective)  # type: ignore[arg-type]
+    assert found.objective == pytest.approx(objective().item(), abs=1e-7)
+    np.testing.assert_allclose(
+        head.linear.weight.detach().numpy()[0] * scales, weight.detach().numpy(), atol=1e-4, err_msg="one optimum"
+    )
+
+
+@pytest.mark.parametrize(("name", "slope", "x0"), [("l1", 1.0, 0.0), ("translated-relu", 2.0, 0.25)])
+def test_corner_losses_reach_the_linear_programme_within_the_stated_bound(name: str, slope: float, x0: float) -> None:
+    # Without ridge the loss is a linear programme: its value is a floor, its point with the ridge added a ceiling.
+    l2 = 1e-4
+    head, found, features, grades = fit(name, l2=l2)
+    x, _, scales = standardised(features)
     n, width = x.shape
-    cost = np.concatenate([np.zeros(width + 1), np.full(n, 1 / n)])
+    cost = np.concatenate([np.zeros(width + 1), np.full(n, slope / n)])
     design = np.column_stack([x, np.ones(n)])
-    above = np.block([[design, -np.eye(n)], [-design, -np.eye(n)]])
     solved = linprog(
-        cost, A_ub=above, b_ub=np.concatenate([grades, -grades]), bounds=[(None, None)] * (width + 1) + [(0, None)] * n
+        cost,
+        A_ub=np.block([[design, -np.eye(n)], [-design, -np.eye(n)]]),
+        b_ub=np.concatenate([grades + x0, x0 - grades]),
+        bounds=[(None, None)] * (width + 1) + [(0, None)] * n,
     )
     assert solved.success
-    assert solved.fun - 1e-6 <= found.objective + 0.002 and found.objective <= solved.fun + 0.01
+    loss = build_loss(ObjectiveConfig(name, k=slope, x0=x0, boundary="none"), SCALE)  # type: ignore[arg-type]
+    reached = float(loss(predictions(head, features), torch.from_numpy(grades)))
+    assert reached >= solved.fun - 1e-6
+    weight = head.linear.weight.detach().double().numpy() * scales
+    with_ridge = reached + l2 / 2 * float((weight**2).sum())
+    offset = solved.x[width] - grades.mean()
+    ceiling = solved.fun + l2 / 2 * float(solved.x[:width] @ solved.x[:width] + offset**2)
+    assert with_ridge <= ceiling + found.suboptimality
+    assert found.suboptimality < 0.01, "the bound says something"
 
 
 def test_cross_entropy_is_logistic_regression() -> None:
@@ -210,3 +246,19 @@ def test_normalized_features_ignore_length() -> None:
         fit_head(head, features, grades, ObjectiveConfig(k=2.0, x0=0.25), SCALE, l2=1e-2)
         heads.append(head.linear.weight.detach())
     torch.testing.assert_close(heads[0], heads[1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_callers_threads_are_left_as_they_were(fails: bool) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        embeddings, first, second, grades = data()
+        embeddings[0] = float("nan") if fails else 0.0
+        head = PairHead(DIM)
+        with pytest.raises(TrainingStopped) if fails else nullcontext():
+            config = ObjectiveConfig(k=2.0, x0=0.25)
+            fit_head(head, PairFeatures(embeddings, first, second, head), grades, config, SCALE, l2=1e-2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

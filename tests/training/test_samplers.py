@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from gradate.training.samplers import WINDOW, SeededBatchSampler
+from gradate.training.samplers import WINDOW, EpochCallback, SeededBatchSampler
 
 LENGTHS = np.random.default_rng(0).integers(1, 200, 1000).tolist()
 
@@ -45,3 +46,21 @@ def test_like_lengths_share_a_batch() -> None:
 def test_batches_are_not_sorted_by_length() -> None:
     means = [np.mean([LENGTHS[i] for i in batch]) for batch in epoch(0, lengths=LENGTHS)[:WINDOW]]
     assert abs(np.corrcoef(means, range(WINDOW))[0, 1]) < 0.6
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_an_incomplete_batch_can_be_left_out(lengths: list[int] | None) -> None:
+    sampler = SeededBatchSampler(range(1000), batch_size=7, seed=1, drop_last=True, lengths=lengths)
+    batches = list(sampler)
+    assert {len(batch) for batch in batches} == {7} and len(batches) == len(sampler) == 1000 // 7
+    assert batches == epoch(0, size=7, lengths=lengths)[:-1]
+
+
+@pytest.mark.parametrize(("reported", "number"), [(None, 0), (0.0, 0), (0.37, 0), (1.0, 1), (1.9999999, 2), (2.6, 2)])
+def test_a_resumed_epoch_keeps_its_order(reported: float | None, number: int) -> None:
+    callback = EpochCallback()
+    state, control = TrainerState(epoch=reported), TrainerControl()  # type: ignore[arg-type]
+    callback.on_epoch_begin(TrainingArguments(use_cpu=True), state, control)  # no sampler yet: nothing to tell
+    callback.sampler = SeededBatchSampler(range(1000), batch_size=8, seed=1)
+    callback.on_epoch_begin(TrainingArguments(use_cpu=True), state, control)
+    assert list(callback.sampler) == epoch(number)

@@ -33,7 +33,8 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "packages": {name: _version(name) for name in PACKAGES},
+        # The metadata of a wheel may leave out which build of torch it is.
+        "packages": {name: _version(name) for name in PACKAGES} | {"torch": str(torch.__version__)},
         "device": device,
         "device_name": torch.cuda.get_device_name() if device == "cuda" else _cpu_name(),
         "cores": os.cpu_count(),

@@ -110,8 +110,8 @@ def parse_recipe(text: str, *, where: str, overrides: Sequence[str] = ()) -> Rec
         InputError: text that is no YAML, an unknown key, a value of the wrong type or out of range.
     """
     try:
-        mapping = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        mapping = _StrictLoader(text).get_single_data()
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, which safe_load lets through
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
         raise InputError(f"not valid YAML: {getattr(error, 'problem', None) or error}", where=place) from None
@@ -174,6 +174,20 @@ def copy_recipe(name: str, destination: str | Path) -> Path:
     return target
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """The safe loader, which refuses a key that stands twice instead of taking the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def _shipped() -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
 
@@ -194,7 +208,7 @@ def _apply(mapping: Any, override: str) -> None:
         raise InputError(f"cannot read {override!r}", where="--set", remedy="write key=value, e.g. stages.2.epochs=1")
     try:
         parsed = yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise InputError(f"cannot read the value in {override!r}", where="--set") from None
     node, keys = mapping, path.strip().split(".")
     for i, key in enumerate(keys):

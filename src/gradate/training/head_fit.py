@@ -26,7 +26,7 @@ from gradate.scale import LabelScale
 Array = npt.NDArray[np.float64]
 ROWS_PER_BLOCK = 16_384
 CACHE_BYTES = 2 << 30
-L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
 DENSE_UP_TO = 20_000
 """Pairs up to which the rotated features are held in memory and l2 is cross-validated."""
 FOLDS = 5
