@@ -18,7 +18,10 @@ OWN = {"before": SYSTEM, "after": SYSTEM, "baseline": SYSTEM, "difference": {"sp
 SEVEN = {
     "before": {"tasks": {"STS12": {"spearman": 72.0}}, "average": 72.0},
     "after": {"tasks": {"STS12": {"spearman": 74.0}}, "average": 74.0},
-    "difference": {"STS12": 2.0, "average": 2.0},
+    "difference": {
+        "STS12": {"value": 2.0, "low": 1.0, "high": 3.0},
+        "average": {"value": 2.0, "low": None, "high": None},
+    },
 }
 STAGE = StageResult("spearman_cosine", 80.0, 85.5, 60, 100, 9.0, 123.0)
 
@@ -94,7 +97,7 @@ def test_people_see_the_same_on_stdout(metrics, gradate, training):
     assert "runs/x/model" in answer.out
     if metrics is SEVEN:
         assert [line.split() for line in answer.out.splitlines()][1:3] == [
-            ["STS12", "72.00", "74.00", "2.00"],
+            ["STS12", "72.00", "74.00", "2.00", "[1.00,", "3.00]"],
             ["average", "72.00", "74.00", "2.00"],
         ]
 

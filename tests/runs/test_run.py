@@ -223,3 +223,23 @@ def test_pairs_are_needed_or_refused(recipe_file: Path, pairs_csv: Path, tmp_pat
         train(str(recipe_file), out=tmp_path / "run")
     with pytest.raises(InputError, match="brings its own data"):
         train("starter", pairs=pairs_csv, out=tmp_path / "run")
+
+
+def test_an_encoder_with_another_head_gets_a_new_one(
+    recipe_file: Path, pairs_csv: Path, tmp_path: Path, run: Run
+) -> None:
+    overrides = [f"encoder={run.model}", "head.concatenation=cos", "stages.2.epochs=1"]
+    again = train(str(recipe_file), pairs=pairs_csv, out=tmp_path / "run", overrides=overrides)
+    assert isinstance(again, Run)
+    model = GradedModel.from_pretrained(again.model)
+    assert model.head is not None and model.head.concatenation == "cos"
+
+
+def test_pairs_weigh_what_their_column_says(recipe_file: Path, tmp_path: Path) -> None:
+    pairs = graded_pairs(60)
+    path = write_csv(tmp_path / "weighted.csv", pairs)
+    lines = path.read_text().splitlines()
+    weighted = [f"{lines[0]},weight", *(f"{line},{1 + i % 3}" for i, line in enumerate(lines[1:]))]
+    path.write_text("\n".join(weighted) + "\n")
+    run = train(str(recipe_file), pairs=path, out=tmp_path / "run", overrides=["stages.2.epochs=1"])
+    assert isinstance(run, Run) and run.best is not None

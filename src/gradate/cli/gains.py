@@ -32,7 +32,7 @@ def _metrics(found: Mapping[str, Any]) -> Table:
         (
             name,
             *(_with_interval(found[system][metric], found[system]["intervals"].get(metric)) for system in systems),
-            _with_interval((found["difference"].get(metric) or {}).get("value"), found["difference"].get(metric)),
+            _difference(found["difference"].get(metric)),
         )
         for metric, name in METRICS.items()
     ]
@@ -43,11 +43,15 @@ def _metrics(found: Mapping[str, Any]) -> Table:
 def _tasks(found: Mapping[str, Any]) -> Table:
     before, after, gain = found["before"], found["after"], found["difference"]
     rows = [
-        (name, before["tasks"][name]["spearman"], after["tasks"][name]["spearman"], gain.get(name))
+        (name, before["tasks"][name]["spearman"], after["tasks"][name]["spearman"], _difference(gain.get(name)))
         for name in before["tasks"]
     ]
-    rows.append(("average", before["average"], after["average"], gain.get("average")))
+    rows.append(("average", before["average"], after["average"], _difference(gain.get("average"))))
     return table(("Spearman of the cosine", "before", "after", "difference"), rows)
+
+
+def _difference(interval: Mapping[str, Any] | None) -> str:
+    return figure(None) if interval is None else _with_interval(interval["value"], interval)
 
 
 def _with_interval(value: float | None, interval: Mapping[str, Any] | None) -> str:

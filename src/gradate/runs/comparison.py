@@ -9,7 +9,9 @@ from typing import Any
 from gradate.data.examples import Pairs
 from gradate.evaluation.baseline import isotonic_grades, word_overlap
 from gradate.evaluation.grading import GradedScores, Metric, differences, intervals, measure
-from gradate.evaluation.significance import Interval
+from gradate.evaluation.metrics import spearman_statistic
+from gradate.evaluation.results import Evaluation
+from gradate.evaluation.significance import Interval, PairedScores, benchmark_difference, bootstrap_interval
 from gradate.models.graded import GradedModel
 
 FLAT: tuple[Metric, ...] = ("spearman_cosine", "spearman_head", "mae", "accuracy", "qwk")
@@ -75,3 +77,57 @@ def compare(before: GradedScores, after: GradedScores, baseline: GradedScores, *
         head_as_score = GradedScores(after.gold, after.prediction, after.scale)
         found["spearman_head"] = differences(before, head_as_score, resamples=resamples)["spearman_cosine"]
     return Comparison(baseline, before, after, spans, found)
+
+
+@dataclass(frozen=True)
+class BenchmarkComparison:
+    """A benchmark's Spearman correlations of the cosine before and after."""
+
+    before: Evaluation
+    after: Evaluation
+    intervals: Mapping[str, Mapping[str, Interval]]
+    """Per system (`before`, `after`) and task; of the average the value alone."""
+    difference: Mapping[str, Interval]
+    """After − before per task and of the average."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Both evaluations, and the differences with their intervals."""
+        difference = {name: interval.to_json() for name, interval in self.difference.items()}
+        return {"before": self.before.to_json(), "after": self.after.to_json(), "difference": difference}
+
+
+def compare_benchmark(before: Evaluation, after: Evaluation, *, resamples: int) -> BenchmarkComparison:
+    """Measure the gain on every task and of the average.
+
+    Intervals resample pairs within their subsets. They exist for the aggregation `all`, whose statistic they resample;
+    the other aggregations have values alone.
+
+    Args:
+        before: The untrained model's evaluation.
+        after: The trained model's, on the same benchmark with the same aggregation.
+        resamples: Bootstrap resamples, 1 or more.
+    """
+    spans: dict[str, dict[str, Interval]] = {"before": {}, "after": {}}
+    resampled = after.aggregation == "all" and before.average is not None and after.average is not None
+    for name, evaluation in (("before", before), ("after", after)):
+        for task, found in evaluation.tasks.items():
+            span = Interval(found.spearman, None, None)
+            if resampled:
+                span = bootstrap_interval(spearman_statistic, found.gold, found.cosine, resamples=resamples)
+            spans[name][task] = span
+        spans[name]["average"] = Interval(evaluation.average, None, None)
+    if resampled:
+        pairs = {
+            task: PairedScores(found.gold, before.scores[task], found.cosine, tuple(size for _, size in found.subsets))
+            for task, found in after.tasks.items()
+        }
+        return BenchmarkComparison(before, after, spans, benchmark_difference(pairs, resamples=resamples))
+    gains = {
+        task: Interval(_gain(spans["before"][task].value, two.value), None, None)
+        for task, two in spans["after"].items()
+    }
+    return BenchmarkComparison(before, after, spans, gains)
+
+
+def _gain(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before

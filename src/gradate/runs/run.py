@@ -21,7 +21,7 @@ from gradate.evaluation.protocol import evaluate
 from gradate.evaluation.results import Evaluation
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
-from gradate.runs.comparison import Comparison, baseline_scores, compare, model_scores
+from gradate.runs.comparison import baseline_scores, compare, compare_benchmark, model_scores
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
 from gradate.runs.plan import Plan, plan
@@ -205,13 +205,14 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     model = GradedModel.from_pretrained(recipe.encoder, precision=recipe.precision)
     precision = model.precision
     job.observer.note(f"precision {precision.name}: {precision.reason}")
+    _drop_other_head(job, model)
     before = _measure(job, model, job.shared.before)
     stages = _train_stages(job, folder, seed, model, precision, stop)
     model.objective = {**objective_json(job.resolved), "recipe": job.name, "seed": seed}
     _remember_prompt(model, recipe.stages[-1].prompts)
     after = _measure(job, model, {})
     measured = _compared(job.resolved, before, after)
-    metrics = _metrics(measured)
+    metrics = measured.to_json() if measured is not None else {"before": None, "after": None, "difference": None}
     seconds = time.perf_counter() - started
     run = Run(folder, job.name, seed, tuple(stages), metrics, seconds)
     write_up(run, model, job.resolved, measured)
@@ -277,6 +278,18 @@ def _new_head(job: _Job, model: GradedModel, stage: Any, pairs: Any) -> PairHead
     return head.to(model.encoder.device)
 
 
+def _drop_other_head(job: _Job, model: GradedModel) -> None:
+    """A head that came with the encoder is trained on if it has the recipe's shape; else a new one replaces it."""
+    wanted, head = job.resolved.recipe.head, model.head
+    outputs = 1 if job.resolved.recipe.stages[0].objective.name != "cross-entropy" else None
+    if head is None:
+        return
+    shape = (head.concatenation, head.features, head.tied)
+    if shape != (wanted.concatenation, wanted.features, wanted.tied) or (outputs and head.outputs != outputs):
+        job.observer.note(f"the head of {model.name} reads {head.concatenation}; the recipe asks for a new one")
+        model.head = None
+
+
 def _shared_first_stage(job: _Job, model: GradedModel, log: RunLog) -> StageResult | None:
     if job.shared.first_stage is None or model.head is None:
         return None
@@ -319,26 +332,9 @@ def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
 
 
 def _compared(resolved: Resolved, before: Any, after: Any) -> Measured | None:
+    resamples = resolved.recipe.evaluation.intervals
     if isinstance(before, Evaluation) and isinstance(after, Evaluation):
-        return before, after
+        return compare_benchmark(before, after, resamples=resamples)
     if before is None or after is None or resolved.test is None:
         return None
-    baseline = baseline_scores(resolved.test, resolved.stages[-1])
-    return compare(before, after, baseline, resamples=resolved.recipe.evaluation.intervals)
-
-
-def _metrics(measured: Measured | None) -> dict[str, Any]:
-    if measured is None:
-        return {"before": None, "after": None, "difference": None}
-    if isinstance(measured, Comparison):
-        return measured.to_json()
-    before, after = (evaluation.to_json() for evaluation in measured)
-    difference = {
-        name: _gain(before["tasks"][name]["spearman"], task["spearman"]) for name, task in after["tasks"].items()
-    }
-    difference["average"] = _gain(before["average"], after["average"])
-    return {"before": before, "after": after, "difference": difference}
-
-
-def _gain(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
+    return compare(before, after, baseline_scores(resolved.test, resolved.stages[-1]), resamples=resamples)

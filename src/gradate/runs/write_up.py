@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from gradate.data.examples import Pairs
 from gradate.evaluation.grading import GradedScores, Metric
-from gradate.evaluation.results import Evaluation
 from gradate.losses.deviation import DeviationLoss
 from gradate.models.graded import GradedModel
 from gradate.objectives.config import BUFFERED
@@ -20,7 +19,7 @@ from gradate.objectives.pair import build_loss
 from gradate.report.html import ReportData, ReportRow, write_report
 from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
-from gradate.runs.comparison import FLAT, Comparison
+from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison
 from gradate.runs.environment import environment
 from gradate.runs.resolve import Resolved
 from gradate.runs.results import Run
@@ -28,8 +27,8 @@ from gradate.training.callbacks.run_log import RunLog
 
 WORST_SHOWN = 12
 
-Measured: TypeAlias = Comparison | tuple[Evaluation, Evaluation]
-"""The comparison on test pairs, or the benchmark before and after."""
+Measured: TypeAlias = Comparison | BenchmarkComparison
+"""The comparison on test pairs, or that on a benchmark."""
 
 
 def write_up(run: Run, model: GradedModel, resolved: Resolved, measured: Measured | None) -> None:
@@ -66,10 +65,9 @@ def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | No
             if scores.from_head and scores.prediction is not None:
                 columns[f"prediction_{name}"] = scores.prediction
         pq.write_table(pa.table(columns), folder / f"{test.name}.parquet")
-    elif isinstance(measured, tuple):
-        before, after = measured
-        for name, task in after.tasks.items():
-            table = {"gold": task.gold, "before": before.scores[name], "after": task.cosine}
+    elif isinstance(measured, BenchmarkComparison):
+        for name, task in measured.after.tasks.items():
+            table = {"gold": task.gold, "before": measured.before.scores[name], "after": task.cosine}
             pq.write_table(pa.table(table), folder / f"{name}.parquet")
 
 
@@ -79,15 +77,14 @@ def _report(run: Run, resolved: Resolved, measured: Measured | None) -> ReportDa
     gold = prediction = None
     worst: tuple[tuple[str, str, str, float], ...] = ()
     rows: tuple[ReportRow, ...] = ()
-    tasks: tuple[tuple[str, float, float], ...] = ()
     if isinstance(measured, Comparison) and test is not None:
         rows = tuple(_row(measured, metric) for metric in FLAT)
         gold = measured.after.gold
         if measured.after.from_head and measured.after.prediction is not None:
             prediction = measured.after.prediction
             worst = _worst(test, prediction)
-    elif isinstance(measured, tuple):
-        tasks = tuple(_task_rows(*measured))
+    elif isinstance(measured, BenchmarkComparison):
+        rows = tuple(_task_row(measured, task) for task in measured.difference)
     choices = [f"{key} = {value}: {reason}" for key, value, reason in resolved.reasons]
     return ReportData(
         title=f"{run.recipe}, seed {run.seed}",
@@ -100,7 +97,6 @@ def _report(run: Run, resolved: Resolved, measured: Measured | None) -> ReportDa
         log=tuple(RunLog(run.folder / "log.jsonl").records()),
         objective=objective_json(resolved),
         worst=worst,
-        tasks=tasks,
         notes=(*resolved.notes, *choices, *_stage_notes(run)),
         environment={
             **{name: str(version) for name, version in known["packages"].items()},
@@ -123,15 +119,9 @@ def _row(measured: Comparison, metric: Metric) -> ReportRow:
     )
 
 
-def _task_rows(before: Evaluation, after: Evaluation) -> list[tuple[str, float, float]]:
-    rows = []
-    for name, task in after.tasks.items():
-        one, two = before.tasks[name].spearman, task.spearman
-        if one is not None and two is not None:
-            rows.append((name, one, two))
-    if before.average is not None and after.average is not None:
-        rows.append(("average", before.average, after.average))
-    return rows
+def _task_row(measured: BenchmarkComparison, task: str) -> ReportRow:
+    spans = measured.intervals
+    return ReportRow(task, None, spans["before"][task], spans["after"][task], measured.difference[task])
 
 
 def _worst(test: Pairs, prediction: Any) -> tuple[tuple[str, str, str, float], ...]:
@@ -186,10 +176,14 @@ def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
             if span is not None and span.value is not None:
                 value_before = before.value if before is not None else None
                 metrics.append(CardMetric(resolved.test.name, metric, span.value, span, value_before))
-    elif isinstance(measured, tuple):
-        after = measured[1]
+    elif isinstance(measured, BenchmarkComparison):
+        after = measured.after
         protocol = f"seven-sts, aggregation {after.aggregation}, cosine, Spearman × 100, {after.precision}."
-        metrics = [CardMetric(name, "spearman_cosine", two, None, one) for name, one, two in _task_rows(*measured)]
+        for task, span in measured.intervals["after"].items():
+            if span.value is not None:
+                interval = span if span.low is not None else None
+                before_value = measured.intervals["before"][task].value
+                metrics.append(CardMetric(task, "spearman_cosine", span.value, interval, before_value))
     loss = build_loss(recipe.stages[-1].objective, resolved.stages[-1].scale)
     return CardData(
         name=f"{recipe.encoder} tuned with gradate ({run.recipe})",
