@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from gradate.losses.translated_relu import TranslatedReLULoss
     from gradate.models.graded import GradedModel
     from gradate.models.head import PairHead
+    from gradate.objectives.config import ObjectiveConfig
+    from gradate.runs.recipe import Recipe
     from gradate.runs.run import train
     from gradate.scale import LabelScale
+    from gradate.training.stage import Stage
 
 __version__ = "0.1.0"
 
@@ -24,9 +27,12 @@ __all__ = [
     "GradedModel",
     "InputError",
     "LabelScale",
+    "ObjectiveConfig",
     "PairHead",
     "Pairs",
+    "Recipe",
     "SmoothK2Loss",
+    "Stage",
     "TranslatedReLULoss",
     "__version__",
     "evaluate",
@@ -40,9 +46,12 @@ _HOMES = {
     "GradedModel": "gradate.models.graded",
     "InputError": "gradate.errors",
     "LabelScale": "gradate.scale",
+    "ObjectiveConfig": "gradate.objectives.config",
     "PairHead": "gradate.models.head",
     "Pairs": "gradate.data.examples",
+    "Recipe": "gradate.runs.recipe",
     "SmoothK2Loss": "gradate.losses.smooth_k2",
+    "Stage": "gradate.training.stage",
     "TranslatedReLULoss": "gradate.losses.translated_relu",
     "evaluate": "gradate.evaluation.protocol",
     "read_pairs": "gradate.data.readers",

@@ -243,3 +243,16 @@ def test_pairs_weigh_what_their_column_says(recipe_file: Path, tmp_path: Path) -
     path.write_text("\n".join(weighted) + "\n")
     run = train(str(recipe_file), pairs=path, out=tmp_path / "run", overrides=["stages.2.epochs=1"])
     assert isinstance(run, Run) and run.best is not None
+
+
+def test_stages_alone_make_a_recipe(pairs_csv: Path, tmp_path: Path, encoder_folder: Path) -> None:
+    from gradate.training.stage import Stage
+
+    plan = train(
+        [Stage(trainable="head"), Stage(epochs=1)],
+        pairs=pairs_csv,
+        out=tmp_path / "run",
+        dry_run=True,
+        overrides=[f"encoder={encoder_folder}"],
+    )
+    assert isinstance(plan, Plan) and [stage["trainable"] for stage in plan.stages] == ["head", "all"]

@@ -34,6 +34,7 @@ from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import RunLog
 from gradate.training.callbacks.stop_signal import StopSignal
 from gradate.training.fit import StageResult, hand_over_head, run_stage
+from gradate.training.stage import Stage
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Shared:
 
 
 def train(
-    recipe: str | Recipe,
+    recipe: str | Recipe | Sequence[Stage],
     *,
     out: str | Path,
     pairs: str | Path | Pairs | None = None,
@@ -65,7 +66,7 @@ def train(
     """Run a recipe: train its stages, measure before and after, write model and report into a folder.
 
     Args:
-        recipe: A shipped recipe's name, a `.yaml` file, or a `Recipe`.
+        recipe: A shipped recipe's name, a `.yaml` file, a `Recipe`, or stages that take its other defaults.
         out: Run folder; must be empty unless `resume` or `overwrite`.
         pairs: The user's training pairs or their file, for recipes whose source is `pairs`; see `read_pairs`.
         dev: Pairs that choose the checkpoint; without them a tenth of `pairs`.
@@ -122,7 +123,11 @@ class _Job:
     shared: Shared
 
 
-def _recipe(recipe: str | Recipe, overrides: Sequence[str], precision: str | None) -> tuple[str, str, Recipe]:
+def _recipe(
+    recipe: str | Recipe | Sequence[Stage], overrides: Sequence[str], precision: str | None
+) -> tuple[str, str, Recipe]:
+    if not isinstance(recipe, (str, Recipe)):
+        recipe = Recipe(tuple(recipe))
     if isinstance(recipe, Recipe):
         name, text = "recipe", recipe.to_yaml()
         parsed = parse_recipe(text, where=name, overrides=overrides)
@@ -169,7 +174,7 @@ def _write_identity(job: _Job, folder: Path, seed: int, resume: bool) -> None:
     write_json(folder / "env.json", environment())
 
 
-def _describe(pairs: Any) -> dict[str, Any]:
+def _describe(pairs: Pairs) -> dict[str, Any]:
     return {"name": pairs.name, "pairs": len(pairs), "scale": str(pairs.scale), "fingerprint": pairs.fingerprint()}
 
 
@@ -266,7 +271,7 @@ def _train_stages(
     return results
 
 
-def _new_head(job: _Job, model: GradedModel, stage: Any, pairs: Any) -> PairHead:
+def _new_head(job: _Job, model: GradedModel, stage: Stage, pairs: Pairs) -> PairHead:
     config = job.resolved.recipe.head
     outputs = len(pairs.scale.values or ()) if stage.objective.name == "cross-entropy" else 1
     dim = model.encoder.get_embedding_dimension()
