@@ -26,7 +26,7 @@ def test_no_other_name() -> None:
 
 def test_importing_gradate_imports_nothing_heavy() -> None:
     code = (
-        "import sys, gradate; print([m for m in ('torch', 'numpy', 'datasets', 'transformers') if m in sys.modules])"
+        "import sys, gradate; print([m for m in ('torch', 'numpy', 'datasets') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
