@@ -25,8 +25,6 @@ def test_no_other_name() -> None:
 
 
 def test_importing_gradate_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, gradate; print([m for m in ('torch', 'numpy', 'datasets') if m in sys.modules])"
-    )
+    code = "import sys, gradate; print([m for m in ('torch', 'numpy', 'datasets') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
