@@ -91,6 +91,15 @@ def test_best_model_comes_back_with_its_own_head(train: Train, tmp_path: Path) -
         torch.testing.assert_close(parameter.detach(), best[f"model.{name}"], atol=0, rtol=0)
 
 
+def test_the_start_is_kept_where_no_checkpoint_beats_it(train: Train) -> None:
+    start = tiny_encoder().state_dict()
+    for trainable in ("all", "lora"):
+        model, result = train(trainable, trainable=trainable, selection=SelectionConfig(), learning_rate=0.3, epochs=1)
+        assert result.step == 0 and result.best == result.start and result.steps == 8
+        for name, value in model.encoder.state_dict().items():
+            torch.testing.assert_close(value, start[name], atol=1e-6, rtol=0, msg=name)
+
+
 def test_head_is_clipped_with_the_encoder(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     from gradate.training.trainer import GradedTrainer
 

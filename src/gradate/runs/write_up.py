@@ -147,10 +147,9 @@ def _stage_notes(run: Run) -> list[str]:
                 f"stage {i}: head solved with {fit['solver']} in {fit['iterations']} iterations to within"
                 f" {fit['suboptimality']:.1e} of the optimum; l2 = {fit['l2']:g} ({fit['l2_reason']})"
             )
-        elif stage.best is not None and stage.start is not None and run.best is not None:
-            lower = stage.metric == "mae_head"
-            if (stage.best > stage.start) if lower else (stage.best < stage.start):
-                notes.append(f"stage {i}: no checkpoint beat the start ({stage.metric} {stage.start:.4f})")
+        elif stage.step == 0 and stage.start is not None:
+            start = f"{stage.metric} {stage.start:.4f}"
+            notes.append(f"stage {i}: no checkpoint beat the start ({start}), which was kept")
     return notes
 
 

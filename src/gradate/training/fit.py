@@ -51,7 +51,7 @@ class StageResult:
     best: float | None
     """Selection value of the kept checkpoint."""
     step: int
-    """Update of the kept checkpoint."""
+    """Update of the kept checkpoint; 0 where none beat the start, which is then kept."""
     steps: int
     seconds: float
     pairs_per_second: float
@@ -240,6 +240,7 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
         )
         for unwanted in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(unwanted)
+        start_state = trainer.trained_state() if start_value is not None else {}
         stop.patient = True
         try:
             output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -248,13 +249,20 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
         state = trainer.state
         if stop.received is not None and state.global_step < state.max_steps:
             raise Interrupted(f"stopped by {stop.received} at update {state.global_step} of {state.max_steps}")
-    judged = evaluator is not None and state.best_global_step
+        best, step = None, state.global_step
+        if evaluator is not None and state.best_global_step and state.best_metric is not None:
+            best, step = float(state.best_metric), int(state.best_global_step)
+            sign = 1 if evaluator.greater_is_better else -1
+            if start_value is not None and sign * start_value > sign * best:
+                trainer.restore(start_state)
+                best, step = start_value, 0
+                job.observer.note(f"no checkpoint beat the start ({job.metric} {start_value:.2f}): the start is kept")
     seconds = float(output.metrics["train_runtime"])
     return StageResult(
         metric=job.metric,
         start=start_value,
-        best=state.best_metric if judged else None,
-        step=int(state.best_global_step or 0) if judged else state.global_step,
+        best=best,
+        step=step,
         steps=state.global_step,
         seconds=seconds,
         pairs_per_second=len(job.pairs) * float(state.epoch or 0) / seconds if seconds else 0.0,

@@ -76,12 +76,19 @@ class GradedTrainer(SentenceTransformerTrainer):
             raise GradateError(f"cannot write {folder.parent.name}/{folder.name}: {reason} ({remedy})") from error
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
-        state = load_file(Path(checkpoint_path) / WEIGHTS)
+        self.restore(load_file(Path(checkpoint_path) / WEIGHTS), where=checkpoint_path)
+
+    def restore(self, state: dict[str, Tensor], *, where: str = "the state") -> None:
+        """Set what trains to a state that `trained_state` gave, in this stage or one of the same kind.
+
+        Raises:
+            GradateError: the state holds other parameters.
+        """
         parameters = {f"model.{n}": p for n, p in self.model.named_parameters()}
         parameters |= {f"head.{n}": p for n, p in self.objective.head.named_parameters()}
         expected = {name for name, p in parameters.items() if p.requires_grad}
         if expected != state.keys():
-            raise GradateError(f"{checkpoint_path} does not belong to this stage: other parameters train here")
+            raise GradateError(f"{where} does not belong to this stage: other parameters train here")
         with torch.no_grad():
             for name, value in state.items():
                 parameters[name].copy_(value)
