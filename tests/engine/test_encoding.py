@@ -27,6 +27,7 @@ def encoder() -> SentenceTransformer:
 
 
 def test_each_distinct_text_is_encoded_once(encoder: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode_distinct(encoder, TEXTS, precision=FP32)  # whether it packs is tried once
     seen: list[str] = []
     original = encoder.preprocess
 

@@ -1,0 +1,79 @@
+"""Linear layers whose products run in bfloat16 over float32 weights, without a cast of every weight in every pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class LinearInBfloat16:
+    """A linear layer's forward pass in bfloat16; its weights and their gradients stay in float32.
+
+    What autocast computes, minus its copies: the bfloat16 weights are kept and refreshed only when the optimiser has
+    changed them, and weight gradients are written into one lasting buffer.
+
+    Args:
+        layer: Keeps its parameters; only its products are done here.
+    """
+
+    def __init__(self, layer: nn.Linear) -> None:
+        self.layer = layer
+        self.weight = _Kept(layer.weight)
+        self.bias = _Kept(layer.bias) if layer.bias is not None else None
+
+    def __call__(self, input: Tensor) -> Tensor:
+        """Product with the weights, (…, out) in bfloat16, of an input (…, in)."""
+        output: Tensor = _Product.apply(  # type: ignore[no-untyped-call]
+            input, self.layer.weight, self.layer.bias, self.weight, self.bias
+        )
+        return output
+
+
+class _Kept:
+    """A parameter's bfloat16 copy and its gradient's buffer."""
+
+    def __init__(self, parameter: Tensor) -> None:
+        self.parameter = parameter
+        self.copy = torch.empty_like(parameter, dtype=torch.bfloat16, requires_grad=False)
+        self.version = -1
+        self.gradient: Tensor | None = None
+
+    def current(self) -> Tensor:
+        """The copy, made anew if the parameter has changed since."""
+        if self.version != self.parameter._version:
+            self.copy.copy_(self.parameter.detach())
+            self.version = self.parameter._version
+        return self.copy
+
+    def accumulate(self, gradient: Tensor) -> None:
+        """Add to the parameter's gradient as autograd would, into a buffer that outlives the step."""
+        if self.parameter.grad is not None:
+            self.parameter.grad.add_(gradient)
+            return
+        if self.gradient is None:
+            self.gradient = torch.empty_like(self.parameter, requires_grad=False)
+        self.parameter.grad = self.gradient.copy_(gradient)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None, kept: _Kept, offset: _Kept) -> Tensor:
+        low = input.to(torch.bfloat16)
+        ctx.save_for_backward(low)
+        ctx.kept, ctx.offset, ctx.dtype = kept, offset, input.dtype
+        return nn.functional.linear(low, kept.current(), None if offset is None else offset.current())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (low,) = ctx.saved_tensors
+        flat = gradient.reshape(-1, gradient.shape[-1]).to(torch.bfloat16)
+        if ctx.needs_input_grad[1]:
+            ctx.kept.accumulate(flat.t() @ low.reshape(-1, low.shape[-1]))
+        if ctx.needs_input_grad[2]:
+            ctx.offset.accumulate(flat.sum(dim=0, dtype=torch.float32))
+        by_input = None
+        if ctx.needs_input_grad[0]:
+            by_input = (flat @ ctx.kept.copy).view(*low.shape).to(ctx.dtype)
+        return by_input, None, None, None, None
