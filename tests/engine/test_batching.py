@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from gradate.engine import encoding
+from gradate.engine.acceleration import accelerated
 from gradate.engine.batching import Window, token_batches
 from gradate.engine.encoding import encode_distinct
+from gradate.engine.packing import embed_together
 from gradate.engine.precision import resolve_precision
 from tests.tiny import tiny_encoder
 
@@ -51,8 +55,6 @@ def test_texts_of_every_size_and_many_windows(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_one_core_and_many_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     monkeypatch.setattr(encoding, "TOKENS_ON_CPU", 40)
     encoder, before = tiny_encoder(), torch.get_num_threads()
     texts = [f"text {i} " + "more " * (i % 9) for i in range(60)]
@@ -65,3 +67,17 @@ def test_one_core_and_many_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     finally:
         torch.set_num_threads(before)
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_texts_without_a_token_are_zero_and_train_nothing() -> None:
+    encoder = tiny_encoder()
+    encoder.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    encoded = encode_distinct(encoder, ["", "ab", "c"], precision=FP32)
+    assert np.linalg.norm(encoded.embeddings, axis=1).round(5).tolist() == [0, 1, 1]
+    encoder.train()
+    with accelerated(encoder, FP32):
+        for left, right in ((["", "ab"], ["", ""]), (["", ""], ["", ""])):
+            u, v = embed_together(encoder, [encoder.preprocess(left), encoder.preprocess(right)])
+            (u * v).sum().backward()
+            assert u.shape == (2, 32) and not u[0].any()
+    assert all(torch.isfinite(p.grad).all() for p in encoder.parameters() if p.grad is not None)

@@ -29,7 +29,7 @@ def test_an_explicit_choice_is_kept(name: str) -> None:
 
 
 def test_unknown_precision_is_refused_with_the_choices() -> None:
-    with pytest.raises(InputError, match=r"precision: unknown precision 'fp16' \(auto, fp32 or bf16\)"):
+    with pytest.raises(InputError, match=r"precision: unknown precision 'fp16' \(auto, fp32, tf32 or bf16\)"):
         resolve_precision("fp16")
 
 
@@ -37,3 +37,13 @@ def test_autocast_lowers_matrix_products_only_for_bf16() -> None:
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         with Precision(name, "test").autocast("cpu"):
             assert (torch.eye(4) @ torch.eye(4)).dtype == dtype
+
+
+def test_tf32_is_for_gpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="precision: no tf32 units on cpu"):
+        resolve_precision("tf32", "cpu")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    precision, before = resolve_precision("tf32", "cuda:0"), torch.get_float32_matmul_precision()
+    with precision.autocast("cuda"):
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == before
