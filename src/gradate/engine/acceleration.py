@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gradate.engine.dropout import dropout
 from gradate.engine.embedding import EmbeddingByRows
@@ -54,13 +55,20 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
     on_cpu = encoder.device.type == "cpu"
     alone = not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
     changed: list[nn.Module] = []
+    linears: list[LinearInBfloat16] = []
+    tables = 0
 
     def change(layer: nn.Module, forward: Callable[[Tensor], Tensor]) -> None:
         # An instance attribute hides the class's method, and deleting it restores that.
         layer.forward = forward
         changed.append(layer)
 
-    linears = tables = 0
+    def expire(*_: object) -> None:
+        # torch's fused optimisers change weights without counting up their version.
+        for linear in linears:
+            linear.expire()
+
+    hook = register_optimizer_step_post_hook(expire)
     try:
         with packed(encoder) as packs:
             for layer in encoder.modules() if on_cpu else ():
@@ -69,13 +77,14 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
                 if type(layer) is nn.Dropout:
                     change(layer, _dropout_of(layer))
                 elif type(layer) is nn.Linear and precision.name == "bf16" and alone:
-                    change(layer, LinearInBfloat16(layer))
-                    linears += 1
+                    linears.append(LinearInBfloat16(layer))
+                    change(layer, linears[-1])
                 elif type(layer) is nn.Embedding and alone and _is_large_and_unshared(layer, encoder):
                     change(layer, EmbeddingByRows(layer))
                     tables += 1
-            yield Acceleration(packs, linears, tables)
+            yield Acceleration(packs, len(linears), tables)
     finally:
+        hook.remove()
         for layer in changed:
             del layer.forward
 

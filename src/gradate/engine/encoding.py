@@ -58,7 +58,7 @@ def encode_distinct(
 
     Args:
         encoder: The model; its training or evaluation mode is left as it was.
-        texts: Texts (n,), repeats allowed.
+        texts: Texts (n,), repeats allowed; one without a single token gets the zero vector.
         precision: See `resolve_precision`.
         batch_size: Texts per forward pass at most; None: as many as the token budget holds.
         prompt_name: Name of a prompt of the encoder to put before every text.
@@ -134,7 +134,11 @@ def _encode_windows(
             if window is None:
                 yield np.arange(start, start + len(part)), _encode_plainly(encoder, part, precision, prompt, most)
                 continue
-            batches = token_batches(window.lengths, budget, most)
+            empty = np.flatnonzero(window.lengths == 0)
+            if len(empty):
+                yield start + empty, np.zeros((len(empty), encoder.get_embedding_dimension() or 0), dtype=np.float32)
+            read = np.flatnonzero(window.lengths)
+            batches = [read[rows] for rows in token_batches(window.lengths[read], budget, most)]
             if pool is None or len(batches) < workers:
                 yield from ((start + rows, embed(window, rows)) for rows in batches)
                 continue

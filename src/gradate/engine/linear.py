@@ -11,8 +11,9 @@ from torch import Tensor, nn
 class LinearInBfloat16:
     """A linear layer's forward pass in bfloat16; its weights and their gradients stay in float32.
 
-    What autocast computes, minus its copies: the bfloat16 weights are kept and refreshed only when the optimiser has
-    changed them, and weight gradients are written into one lasting buffer.
+    What autocast computes, minus its copies: the bfloat16 weights are kept and refreshed only when the weights have
+    changed, and weight gradients are written into one lasting buffer. Changes through autograd's eyes are seen; after
+    those past them, a fused optimiser's above all, `expire` must be called.
 
     Args:
         layer: Keeps its parameters; only its products are done here.
@@ -29,6 +30,12 @@ class LinearInBfloat16:
             input, self.layer.weight, self.layer.bias, self.weight, self.bias
         )
         return output
+
+    def expire(self) -> None:
+        """Make the copies anew in the next pass."""
+        for kept in (self.weight, self.bias):
+            if kept is not None:
+                kept.version = -1
 
 
 class _Kept:

@@ -119,6 +119,14 @@ def embed_together(encoder: nn.Module, columns: Sequence[dict[str, Any]]) -> lis
         return list(embed_columns(encoder, list(columns), separate_first=False))
     together = join_packs(columns)
     rows = [len(features["cu_seq_lens_q"]) - 1 for features in columns]
+    if together["input_ids"].numel() == 0:
+        # Not one token in the whole batch: a transformer has no shape for that.
+        inner: Any = getattr(encoder, "module", encoder)
+        width = inner.get_embedding_dimension()
+        zeros = torch.zeros(
+            sum(rows), width, device=together["input_ids"].device, requires_grad=torch.is_grad_enabled()
+        )
+        return list(torch.split(zeros, rows))
     return list(torch.split(encoder(together)["sentence_embedding"], rows))
 
 
