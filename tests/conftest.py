@@ -1,12 +1,22 @@
-"""Fixtures for real data, which is read where it lies and never copied into the project."""
+"""Fixtures for a cache apart from the user's, and for real data, which is read where it lies and never copied."""
 
 from __future__ import annotations
 
 import os
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder of the tests' own, so that no run of theirs touches the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADATE_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

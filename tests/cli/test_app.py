@@ -12,7 +12,7 @@ from gradate import __version__
 from gradate.cli import app as application
 from gradate.errors import GradateError, InputError, Interrupted
 
-VERBS = ("demo", "check", "corpus", "train", "evaluate", "score", "recipes", "env")
+VERBS = ("demo", "check", "corpus", "train", "evaluate", "score", "encode", "export", "recipes", "env")
 PAGES = [[], *([verb] for verb in VERBS), ["corpus", "sts"], *(["recipes", word] for word in ("list", "show", "copy"))]
 
 
@@ -133,7 +133,7 @@ def test_json_stands_alone_on_stdout_whatever_else_prints():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout) == {"device": "cpu", "packages": {}}
+    assert json.loads(shown.stdout).items() >= {"device": "cpu", "packages": {}}.items()
     for origin in ("python", "a library", "a child"):
         assert f"from {origin}" in shown.stderr
 

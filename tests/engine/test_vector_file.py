@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gradate.engine import vector_file
+from gradate.engine.fingerprint import NoFingerprintError
 from gradate.engine.precision import resolve_precision
 from gradate.engine.vector_file import encode_to_file
 from gradate.errors import GradateError, Interrupted
@@ -103,3 +104,18 @@ def test_a_torn_write_after_the_last_good_chunk_is_cut_off(tmp_path: Path, monke
 def test_no_texts(tmp_path: Path) -> None:
     assert encode_to_file(tiny_encoder(), [], tmp_path / "v.npy", precision=FP32).rows == 0
     assert np.load(tmp_path / "v.npy").shape == (0, DIMENSION)
+
+
+def test_an_encoder_that_cannot_be_told_from_another_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> str:
+        raise NoFingerprintError
+
+    monkeypatch.setattr(vector_file, "fingerprint", unknown)
+    encoder, path = tiny_encoder(), tmp_path / "v.npy"
+    with monkeypatch.context() as patch:
+        break_after(patch, 2, KeyboardInterrupt())
+        with pytest.raises(Interrupted):
+            encode_to_file(encoder, TEXTS, path, precision=FP32)
+    assert encode_to_file(encoder, TEXTS, path, precision=FP32).resumed == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from gradate.models.head import PairHead
 from gradate.objectives.config import ObjectiveConfig
 from gradate.objectives.pair import build_loss
 from gradate.scale import LabelScale
-from gradate.training import head_fit
+from gradate.training import axes, head_fit, pair_features
 from gradate.training.head_fit import HeadFit, PairFeatures, fit_head
 
 SCALE = LabelScale.from_values([0, 1, 2, 3])
@@ -180,12 +181,72 @@ def test_a_weight_of_two_is_a_row_twice() -> None:
 
 def test_streaming_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, *_ = fit()
-    monkeypatch.setattr(head_fit, "CACHE_BYTES", 0)
-    monkeypatch.setattr(head_fit, "ROWS_PER_BLOCK", 17)
+    monkeypatch.setattr(pair_features, "CACHE_BYTES", 0)
+    monkeypatch.setattr(pair_features, "ROWS_PER_BLOCK", 17)
     monkeypatch.setattr(head_fit, "DENSE_UP_TO", 10)
     streamed, *_ = fit()
     torch.testing.assert_close(whole.linear.weight, streamed.linear.weight, atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(whole.linear.bias, streamed.linear.bias, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["smooth-k2", "cross-entropy", "translated-relu"])
+def test_axes_of_some_pairs_lead_to_the_optimum_of_all(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    _, exact, *_ = fit(name)
+    monkeypatch.setattr(pair_features, "ROWS_PER_BLOCK", 17)
+    monkeypatch.setattr(head_fit, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(axes, "PAIRS", 8)
+    monkeypatch.setattr(axes, "PAIRS_AT_ONCE", 23)
+    monkeypatch.setattr(axes, "COLUMNS", 4)
+    _, found, features, _ = fit(name)
+    assert len(features) > 4 * features.width, "only some of the pairs give the axes"
+    assert found.objective - exact.objective <= found.suboptimality + 1e-9
+    assert found.suboptimality <= exact.suboptimality * 1.02 + 1e-8
+
+
+def test_the_number_of_threads_does_not_reach_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_features, "ROWS_PER_BLOCK", 17)
+    monkeypatch.setattr(head_fit, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(head_fit, "SMALL_MATRIX", 0)
+    before, weights = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            weights.append(fit()[0].linear.weight.detach())
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*weights)
+
+
+def test_memory_does_not_grow_with_the_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        pytest.skip("memory is read from /proc")
+    monkeypatch.setattr(pair_features, "CACHE_BYTES", 0)
+    monkeypatch.setattr(axes, "PAIRS", 4096)
+    n, dim, peaks, most = 150_000, 64, [], 0
+    generator = np.random.default_rng(0)
+    generator.standard_normal((20_000, dim), dtype=np.float32).tofile(tmp_path / "rows")
+    embeddings = torch.from_numpy(np.memmap(tmp_path / "rows", dtype=np.float32, mode="c", shape=(20_000, dim)))
+    first, second = torch.from_numpy(generator.integers(0, 20_000, (2, n)))
+    head = PairHead(dim)
+    made = PairFeatures.rows
+
+    def watched(features: PairFeatures, index: torch.Tensor | slice) -> torch.Tensor:
+        nonlocal most
+        x = made(features, index)
+        most = max(most, len(x))
+        line = next(line for line in status.read_text().splitlines() if line.startswith("RssAnon"))
+        peaks.append(int(line.split()[1]) * 1024)
+        return x
+
+    monkeypatch.setattr(PairFeatures, "rows", watched)
+    grades = generator.integers(0, 4, n).astype(np.float64)
+    found = fit_head(head, PairFeatures(embeddings, first, second, head), grades, ObjectiveConfig("mse"), SCALE)
+    assert found.suboptimality < 1e-8 and found.texts == 20_000
+    assert most == 4096
+    in_full = n * head.linear.in_features * 4
+    bound = 80 * n + 100_000 * head.linear.in_features + 80 * head.linear.in_features**2
+    assert max(peaks) - peaks[0] < bound < in_full / 3
 
 
 def test_tied_weights_make_predictions_symmetric() -> None:

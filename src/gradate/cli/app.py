@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from gradate import __version__
-from gradate.cli import check, corpus, demo, env, evaluate, recipes, score, train
+from gradate.cli import check, corpus, demo, encode, env, evaluate, export, recipes, score, train
 from gradate.errors import GradateError
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
@@ -58,6 +58,8 @@ app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("score")(score.score)
+app.command("encode")(encode.encode)
+app.command("export")(export.export)
 app.add_typer(recipes.app, name="recipes")
 app.command("env")(env.env)
 

@@ -42,7 +42,7 @@ def evaluate(
         typer.Option(help="Average of the unrounded tasks, or SentEval's, which rounds each task first."),
     ] = "exact",
     precision: PrecisionOption = "auto",
-    batch_size: BatchSizeOption = 64,
+    batch_size: BatchSizeOption = None,
     data: DataOption = None,
     trust_remote_code: TrustOption = False,
     as_json: JsonOption = False,

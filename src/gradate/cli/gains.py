@@ -35,6 +35,7 @@ def _metrics(found: Mapping[str, Any]) -> Table:
             _difference(found["difference"].get(metric)),
         )
         for metric, name in METRICS.items()
+        if any(found[system][metric] is not None for system in systems)
     ]
     title = f"{found['after']['n']} test pairs"
     return table((title, *(heads.get(system, system) for system in systems), "difference"), rows)

@@ -28,10 +28,12 @@ DataOption = Annotated[
     ),
 ]
 PrecisionOption = Annotated[
-    Literal["auto", "fp32", "bf16"],
+    Literal["auto", "fp32", "tf32", "bf16"],
     typer.Option(help="Number format of the forward passes; `auto` says what it chose and why."),
 ]
-BatchSizeOption = Annotated[int, typer.Option(min=1, help="Texts per forward pass.")]
+BatchSizeOption = Annotated[
+    int | None, typer.Option(min=1, help="Texts per forward pass at most; by default as many as a token budget holds.")
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let a model from the Hub run code of its own.")
 ]

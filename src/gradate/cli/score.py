@@ -34,7 +34,7 @@ def score(
     out: OutFileOption = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Which columns of FILE hold the texts.")] = None,
     precision: PrecisionOption = "auto",
-    batch_size: BatchSizeOption = 64,
+    batch_size: BatchSizeOption = None,
     overwrite: OverwriteOption = False,
     trust_remote_code: TrustOption = False,
     as_json: JsonOption = False,

@@ -48,7 +48,7 @@ def train(
         str | None, typer.Option(metavar="1,2,3", help="One run for each seed, in folders seed-N.")
     ] = None,
     precision: Annotated[
-        Literal["auto", "fp32", "bf16"] | None,
+        Literal["auto", "fp32", "tf32", "bf16"] | None,
         typer.Option(help="Number format of the forward passes. Default: the recipe's."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,

@@ -102,12 +102,15 @@ def _tokenizer(encoder: SentenceTransformer) -> dict[str, Any] | None:
 def _settings(name: str, module: nn.Module) -> dict[str, Any]:
     """Class and settings of one module of the encoder's chain."""
     backend = getattr(module, "backend", "torch")
-    if backend != "torch":
+    # An exported graph knows the digest of its files; in one of another kind the weights are out of sight.
+    graph = getattr(getattr(module, "model", None), "digest", None)
+    if backend != "torch" and graph is None:
         raise NoFingerprintError(f"the weights lie in a graph of the backend {backend}")
     # What a module writes when it is saved; `do_lower_case` acts too, but is no longer written.
     config: Any = getattr(module, "get_config_dict", dict)()
     lower = getattr(module, "do_lower_case", None)
-    return {"name": name, "class": _class_name(type(module)), "lower": lower, "config": config}
+    facts = {"name": name, "class": _class_name(type(module)), "lower": lower, "config": config}
+    return facts if graph is None else {**facts, "graph": graph}
 
 
 def _config(name: str, module: nn.Module) -> dict[str, Any]:

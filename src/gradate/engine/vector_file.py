@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from gradate.engine.encoding import encode_distinct
-from gradate.engine.fingerprint import fingerprint
+from gradate.engine.fingerprint import NoFingerprintError, fingerprint
 from gradate.engine.precision import Precision
 from gradate.errors import GradateError, Interrupted
 
@@ -71,7 +72,12 @@ def encode_to_file(
     first: dict[str, int] = {}
     for row, text in enumerate(texts):
         first.setdefault(text, row)
-    draft = _Draft(path, texts, fingerprint(encoder, precision, prompt), encoder.get_embedding_dimension() or 0)
+    try:
+        model = fingerprint(encoder, precision, prompt)
+    except NoFingerprintError:
+        # Nothing tells such an encoder from another, so no draft of an earlier call is gone on with.
+        model = secrets.token_hex(16)
+    draft = _Draft(path, texts, model, encoder.get_embedding_dimension() or 0)
     done = resumed = draft.rows_done(note)
     try:
         with draft.open(done) as file:

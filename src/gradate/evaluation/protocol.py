@@ -15,10 +15,11 @@ from gradate.data.benchmarks import Benchmark, load_seven_sts
 from gradate.data.examples import Pairs
 from gradate.data.locations import DataLocations
 from gradate.data.readers import read_pairs
-from gradate.engine.precision import PrecisionName, resolve_precision
+from gradate.engine.precision import PrecisionName
 from gradate.errors import InputError
 from gradate.evaluation.grading import GradedScores
 from gradate.evaluation.results import Aggregation, Average, Evaluation, TaskResult
+from gradate.models.backends import encoder_precision
 from gradate.models.graded import GradedModel, PairScores
 from gradate.scale import LabelScale
 
@@ -34,7 +35,7 @@ def evaluate(
     aggregation: Aggregation = "all",
     average: Average = "exact",
     precision: PrecisionName | str | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     show_progress: bool = False,
 ) -> Evaluation:
     """Measure a model on a benchmark, or on your own graded pairs instead.
@@ -51,8 +52,8 @@ def evaluate(
         columns: Columns of a file; see `read_pairs`.
         aggregation: How the subsets of a task become one number; see `TaskResult`.
         average: How the tasks become one number; see `Evaluation`.
-        precision: `auto`, `fp32` or `bf16`; None keeps the model's own.
-        batch_size: Texts per forward pass.
+        precision: `auto`, `fp32`, `tf32` or `bf16`; None keeps the model's own.
+        batch_size: Texts per forward pass at most; None: as many as a token budget holds.
         show_progress: Show a progress bar on stderr.
 
     Raises:
@@ -81,7 +82,7 @@ def evaluate(
 class _Options:
     aggregation: Aggregation
     average: Average
-    batch_size: int
+    batch_size: int | None
     show_progress: bool
 
 
@@ -97,7 +98,7 @@ def _open(model: GradedModel | str | Path, precision: PrecisionName | str | None
     if precision is None:
         return model
     view = copy.copy(model)  # the caller's model keeps its own precision
-    view.precision = resolve_precision(precision, model.encoder.device)
+    view.precision = encoder_precision(precision, model.encoder)
     return view
 
 

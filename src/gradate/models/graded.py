@@ -15,10 +15,11 @@ import torch
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 
-from gradate.engine.encoding import PAIR_CHUNK, Encoded, count_truncated, encode_distinct, kept_mode, pair_cosines
-from gradate.engine.precision import PrecisionName, resolve_precision
+from gradate.engine.encoding import PAIR_CHUNK, Encoded, count_truncated, encode_distinct, pair_cosines
+from gradate.engine.precision import PrecisionName
 from gradate.errors import InputError, MissingHeadError
 from gradate.models.adapters import has_adapters, merge_adapters
+from gradate.models.backends import encoder_precision
 from gradate.models.folders import whole_folder
 from gradate.models.head import HEAD_FOLDER, PairHead
 from gradate.models.loading import find_pickles, open_encoder, quiet_progress, resolve_model
@@ -69,7 +70,7 @@ class GradedModel:
         head: A pair head of the encoder's width; moved to the encoder's device.
         scale: The scale the head predicts on; a head with K outputs needs one with K grades.
         objective: What the head was trained with, as plain JSON; stored, not interpreted.
-        precision: `auto`, `fp32` or `bf16` for every forward pass of this object.
+        precision: `auto`, `fp32`, `tf32` or `bf16` for every forward pass of this object.
         name: What to call the model in messages.
 
     Raises:
@@ -103,7 +104,7 @@ class GradedModel:
         self.scale = scale
         self.objective = objective
         self.name = name
-        self.precision = resolve_precision(precision, encoder.device)
+        self.precision = encoder_precision(precision, encoder)
 
     @classmethod
     def from_pretrained(
@@ -120,7 +121,7 @@ class GradedModel:
         Args:
             name: See `gradate.models.loading.resolve_model`.
             device: `cpu`, `cuda:0`, …; None chooses.
-            precision: `auto`, `fp32` or `bf16`.
+            precision: `auto`, `fp32`, `tf32` or `bf16`.
             revision: Branch, tag or commit on the Hub.
             trust_remote_code: Run Python code that comes with the model.
 
@@ -140,7 +141,7 @@ class GradedModel:
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = None,
         normalize_embeddings: bool = False,
         convert_to_tensor: bool = False,
         show_progress_bar: bool = False,
@@ -151,29 +152,35 @@ class GradedModel:
             texts: One text or several.
             prompt_name: Name of one of the encoder's prompts.
             prompt: The prompt itself; takes precedence over `prompt_name`.
-            batch_size: Texts per forward pass.
+            batch_size: Texts per forward pass at most; None: as many as a token budget holds.
             normalize_embeddings: Scale every embedding to length 1.
             convert_to_tensor: Return a tensor on the model's device instead of an array.
             show_progress_bar: Show a progress bar on stderr.
         """
-        with kept_mode(self.encoder), self.precision.autocast(self.encoder.device.type):
-            embeddings = self.encoder.encode(
-                texts if isinstance(texts, str) else list(texts),
-                prompt_name=prompt_name,
-                prompt=prompt,
-                batch_size=batch_size,
-                normalize_embeddings=normalize_embeddings,
-                convert_to_tensor=True,
-                show_progress_bar=show_progress_bar,
-            ).float()
-        return embeddings if convert_to_tensor else embeddings.cpu().numpy()
+        single = isinstance(texts, str)
+        encoded = encode_distinct(
+            self.encoder,
+            [texts] if isinstance(texts, str) else list(texts),
+            precision=self.precision,
+            batch_size=batch_size,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            show_progress=show_progress_bar,
+        )
+        rows = encoded.embeddings[encoded.index]
+        # No texts have no dimension there either.
+        embeddings = torch.from_numpy(rows if len(rows) else rows.reshape(0))
+        if normalize_embeddings:
+            embeddings = torch.nn.functional.normalize(embeddings, dim=-1)
+        embeddings = embeddings[0] if single else embeddings
+        return embeddings.to(self.encoder.device) if convert_to_tensor else embeddings.numpy()
 
-    def score(self, pairs: PairsLike, *, batch_size: int = 64, show_progress: bool = False) -> PairScores:
+    def score(self, pairs: PairsLike, *, batch_size: int | None = None, show_progress: bool = False) -> PairScores:
         """Cosines and, where there is a head, unclipped predictions, from one pass over the distinct texts.
 
         Args:
             pairs: `Pairs`, or a sequence of (text, text).
-            batch_size: Texts per forward pass.
+            batch_size: Texts per forward pass at most; None: as many as a token budget holds.
             show_progress: Show a progress bar on stderr.
         """
         left, right = _columns(pairs)
@@ -193,18 +200,18 @@ class GradedModel:
         prediction = self._read_head(encoded) if self.head else None
         return PairScores(similarity, int(undefined.sum()), prediction, count_truncated(self.encoder, [*left, *right]))
 
-    def similarity(self, pairs: PairsLike, *, batch_size: int = 64) -> Array:
+    def similarity(self, pairs: PairsLike, *, batch_size: int | None = None) -> Array:
         """Cosines (n,) of the pairs; see `PairScores.similarity`."""
         return self.score(pairs, batch_size=batch_size).similarity
 
-    def predict(self, pairs: PairsLike, *, clip: bool = True, batch_size: int = 64) -> Array:
+    def predict(self, pairs: PairsLike, *, clip: bool = True, batch_size: int | None = None) -> Array:
         """Grade values (n,) on the scale; the value of the likeliest grade where the head is a classifier.
 
         Args:
             pairs: `Pairs`, or a sequence of (text, text).
             clip: Move predictions beyond an end of the scale to that end. Correlations want False; so does counting
                 the clipped ones: `scale.clamp(p) != p`.
-            batch_size: Texts per forward pass.
+            batch_size: Texts per forward pass at most; None: as many as a token budget holds.
 
         Raises:
             MissingHeadError: the model has no pair head.
@@ -214,7 +221,7 @@ class GradedModel:
         assert prediction is not None
         return np.asarray(scale.clamp(prediction)) if clip else prediction
 
-    def classify(self, pairs: PairsLike, *, batch_size: int = 64) -> list[str | float]:
+    def classify(self, pairs: PairsLike, *, batch_size: int | None = None) -> list[str | float]:
         """Nearest grade of every pair: its name, or its value where the scale has no names.
 
         Raises:

@@ -18,6 +18,7 @@ from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
 from transformers.utils import logging as transformers_logging
 
 from gradate.errors import InputError
+from gradate.models.backends import BackendName, find_graph, open_exported, require
 from gradate.models.bundled import bundled_path
 from gradate.models.head import HEAD_FOLDER
 
@@ -60,28 +61,38 @@ def resolve_model(name: str | Path, *, revision: str | None = None) -> Path:
 def open_encoder(
     folder: Path, *, device: str | None = None, trust_remote_code: bool = False, name: str | None = None
 ) -> SentenceTransformer:
-    """Open a local model folder in float32, from safetensors, without touching the network.
+    """Open a local model folder in float32, from safetensors or an exported graph, without touching the network.
 
     Args:
         folder: What `resolve_model` returned.
-        device: `cpu`, `cuda:0`, …; None chooses.
+        device: `cpu`, `cuda:0`, …; None chooses. An exported graph computes on the CPU.
         trust_remote_code: Run Python code that comes with the model. Such code may download more.
         name: What to call the model in error messages; the folder by default.
 
     Raises:
-        InputError: the folder holds no model, only pickled weights, a PEFT adapter, or something broken.
+        InputError: the folder holds no model, only pickled weights, a PEFT adapter, or something broken; or a graph
+            whose runtime is not installed, or that was asked for on another device.
     """
     where = name or str(folder)
-    _check_folder(folder, where)
+    graphs = _check_folder(folder, where)
+    backend = next(iter(graphs.values()), None)
+    if backend is not None:
+        require(backend, where=where)
+        if device not in (None, "cpu"):
+            what = f"an exported graph computes on the CPU, not on {device}"
+            raise InputError(what, where=where, remedy="leave the device out, or take the original model")
     try:
         with quiet_progress():
-            encoder = SentenceTransformer(
-                str(folder),
-                device=device,
-                trust_remote_code=trust_remote_code,
-                local_files_only=not trust_remote_code,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-            )
+            if backend is not None:
+                encoder = open_exported(folder, backend, graphs, trust_remote_code=trust_remote_code)
+            else:
+                encoder = SentenceTransformer(
+                    str(folder),
+                    device=device,
+                    trust_remote_code=trust_remote_code,
+                    local_files_only=not trust_remote_code,
+                    model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+                )
     except Exception as error:
         if "trust_remote_code" in str(error):
             remedy = "read that code, and pass trust_remote_code=True if you trust it"
@@ -107,7 +118,13 @@ def quiet_progress() -> Iterator[None]:
 
 def find_pickles(folder: Path) -> list[Path]:
     """Files under `folder` whose suffix says that they are pickles, sorted; none is opened."""
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICKLE_SUFFIXES and path.is_file())
+    found = (path for path in folder.rglob("*") if path.suffix.lower() in PICKLE_SUFFIXES and path.is_file())
+    return sorted(path for path in found if not _is_openvino_weights(path))
+
+
+def _is_openvino_weights(path: Path) -> bool:
+    """Whether this is the bare array of numbers that OpenVINO keeps beside a graph of the same name."""
+    return path.parent.name == "openvino" and path.suffix == ".bin" and path.with_suffix(".xml").is_file()
 
 
 def _looks_like_hub_name(text: str) -> bool:
@@ -143,16 +160,21 @@ def _download(name: str, revision: str | None) -> Path:
         ) from error
 
 
-def _check_folder(folder: Path, where: str) -> None:
+def _check_folder(folder: Path, where: str) -> dict[str, BackendName]:
+    """Refuse what cannot be opened safely; returns the classes of modules that are exported graphs."""
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         if (folder / "adapter_config.json").is_file():
             raise _adapter_error(folder, where)
         inner = folder / "model"
         remedy = f"did you mean {inner}?" if (inner / "modules.json").is_file() else "name the folder that holds them"
         raise InputError("is no model folder: it has neither modules.json nor config.json", where=where, remedy=remedy)
+    graphs: dict[str, BackendName] = {}
     for module, kind in _modules(folder, where):
         if (module / "adapter_config.json").is_file():
             raise _adapter_error(module, where)
+        if kind.endswith("Transformer") and (backend := find_graph(module)) is not None:
+            graphs[kind] = backend
+            continue
         pickles = [p for p in _direct_pickles(module) if not any(p.match(pattern) for pattern in TRAINER_FILES)]
         if pickles and not any(module.glob("*.safetensors")):
             raise InputError(
@@ -175,7 +197,10 @@ def _check_folder(folder: Path, where: str) -> None:
         )
     if unread := find_pickles(folder):
         names = ", ".join(str(path.relative_to(folder)) for path in unread)
-        logger.warning("%s: holds pickles (%s): not opened, the safetensors are read; delete them", where, names)
+        logger.warning(
+            "%s: holds pickles (%s): not opened, the weights beside them are read; delete them", where, names
+        )
+    return graphs
 
 
 def _modules(folder: Path, where: str) -> list[tuple[Path, str]]:

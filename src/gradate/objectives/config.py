@@ -40,6 +40,15 @@ class ObjectiveConfig:
                 f"unknown boundary {self.boundary!r}", where="objective.boundary", remedy="one of none, both, left"
             )
 
+    @property
+    def per_example(self) -> bool:
+        """Whether the loss of a batch is the mean of its pairs' losses, whoever shares the batch; all of these are.
+
+        Such a loss may see pairs of like length together (`batching: bucketed`) and sum gradients over several batches
+        (`accumulate`); one whose value depends on the batch as a whole, such as a correlation, may not.
+        """
+        return True
+
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

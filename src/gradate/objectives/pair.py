@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses.merged_forward import embed_columns
 from torch import Tensor, nn
 
+from gradate.engine.packing import embed_together
 from gradate.errors import InputError
 from gradate.losses.deviation import DeviationLoss, Reduction
 from gradate.losses.smooth_k2 import SmoothK2Loss
@@ -69,6 +69,11 @@ class PairObjective(nn.Module):
         self.scale = scale
         self.loss = build_loss(config, scale, reduction="none")
 
+    @property
+    def per_example(self) -> bool:
+        """Whether the loss is a mean over pairs, whoever shares the batch; see `ObjectiveConfig`."""
+        return self.config.per_example
+
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Mean loss of a batch.
 
@@ -76,7 +81,7 @@ class PairObjective(nn.Module):
             sentence_features: Tokenised first and second texts.
             labels: Grades (B,), or grades and weights (B, 2).
         """
-        u, v = embed_columns(self.model, list(sentence_features), separate_first=False)
+        u, v = embed_together(self.model, list(sentence_features))
         return self.from_embeddings(u, v, labels)
 
     def from_embeddings(self, u: Tensor, v: Tensor, labels: Tensor) -> Tensor:

@@ -9,9 +9,8 @@ from typing import Any
 from gradate.data.examples import Pairs
 from gradate.runs.resolve import Resolved
 from gradate.training.fit import to_dataset
-from gradate.training.samplers import SeededBatchSampler
+from gradate.training.samplers import SeededBatchSampler, pair_lengths
 from gradate.training.stage import Stage
-from gradate.training.trainer import pair_lengths
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,6 @@ def _first_batch(stage: Stage, pairs: Pairs, seed: int) -> list[dict[str, Any]]:
     dataset = to_dataset(pairs, stage)
     batch = list(range(min(int(stage.batch_size), len(pairs))))
     if not stage.is_convex:
-        lengths = pair_lengths(dataset) if stage.group_by_length else None
+        lengths = pair_lengths(dataset) if stage.is_bucketed else None
         batch = next(iter(SeededBatchSampler(dataset, batch_size=int(stage.batch_size), seed=seed, lengths=lengths)))
     return [dict(dataset[i]) for i in batch]

@@ -70,7 +70,7 @@ class Recipe:
     """Shape of the pair head."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """What is measured."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
     """Precision of training; weights stay in float32."""
     seed: int = 1
     """Seed of order, dropout, split and a new head; 0 or more."""

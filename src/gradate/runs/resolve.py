@@ -114,6 +114,11 @@ def settle_stage(stage: Stage, pairs: Pairs) -> tuple[Stage, list[tuple[str, str
         if batch < stage.batch_size:
             reason = f"there are only {n} pairs, fewer than the {stage.batch_size} asked for"
             reasons.append(("batch_size", str(batch), reason))
+    batching = stage.batching
+    if batching == "auto":
+        batching = "bucketed" if stage.is_bucketed else "random"
+        what = "is a sum over pairs: like lengths may meet" if stage.is_bucketed else "judges a batch as a whole"
+        reasons.append(("batching", batching, f"{objective.name} {what}"))
     per_epoch = math.ceil(math.ceil(n / batch) / stage.accumulate)
     every = stage.evaluate_every
     if every == "auto":
@@ -121,8 +126,9 @@ def settle_stage(stage: Stage, pairs: Pairs) -> tuple[Stage, list[tuple[str, str
         reasons.append(("evaluate_every", str(every), f"an epoch has {per_epoch} updates; about four times an epoch"))
     if stage.is_convex:
         # Batches and intervals mean nothing to a solver; their reasons would only be noise.
-        reasons = [reason for reason in reasons if reason[0] not in ("batch_size", "evaluate_every")]
-    return replace(stage, objective=objective, batch_size=batch, evaluate_every=every), reasons
+        reasons = [reason for reason in reasons if reason[0] not in ("batch_size", "batching", "evaluate_every")]
+    settled = replace(stage, objective=objective, batch_size=batch, batching=batching, evaluate_every=every)
+    return settled, reasons
 
 
 def _settle_objective(

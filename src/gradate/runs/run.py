@@ -19,6 +19,7 @@ from gradate.engine.precision import Precision, resolve_precision
 from gradate.errors import GradateError, InputError, Interrupted
 from gradate.evaluation.protocol import evaluate
 from gradate.evaluation.results import Evaluation
+from gradate.models.backends import is_exported
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
 from gradate.runs.comparison import baseline_scores, compare, compare_benchmark, model_scores
@@ -79,7 +80,7 @@ def train(
         resume: Go on from the folder's last checkpoint; a finished run is returned as it is.
         overwrite: Delete the run that stands in `out`.
         dry_run: Return the plan and train nothing.
-        precision: `auto`, `fp32` or `bf16`; None takes the recipe's.
+        precision: `auto`, `fp32`, `tf32` or `bf16`; None takes the recipe's.
         observer: Who watches.
 
     Raises:
@@ -208,6 +209,9 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     started = time.perf_counter()
     recipe = job.resolved.recipe
     model = GradedModel.from_pretrained(recipe.encoder, precision=recipe.precision)
+    if is_exported(model.encoder):
+        remedy = "train the original, then export what came of it"
+        raise InputError("an exported model cannot be trained", where=recipe.encoder, remedy=remedy)
     precision = model.precision
     job.observer.note(f"precision {precision.name}: {precision.reason}")
     _drop_other_head(job, model)

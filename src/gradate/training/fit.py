@@ -19,7 +19,8 @@ from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from gradate.data.examples import Pairs
-from gradate.engine.encoding import count_truncated, encode_distinct, without_normalize
+from gradate.engine.encoding import count_truncated, without_normalize
+from gradate.engine.features import FeatureCache, cache_folder
 from gradate.engine.precision import Precision
 from gradate.errors import InputError, Interrupted
 from gradate.models.graded import GradedModel
@@ -29,7 +30,9 @@ from gradate.training.callbacks.last_step import LastStepCallback
 from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import LogCallback, RunLog
 from gradate.training.callbacks.stop_signal import StopCallback, StopSignal
-from gradate.training.head_fit import PairFeatures, fit_head
+from gradate.training.compilation import training_passes
+from gradate.training.head_fit import fit_head
+from gradate.training.pair_features import PairFeatures
 from gradate.training.selection import SelectionEvaluator
 from gradate.training.stage import Stage
 from gradate.training.trainable import trainable
@@ -182,13 +185,15 @@ class _Job:
 def _solve(job: _Job) -> StageResult:
     started = time.perf_counter()
     pairs, n = job.pairs, len(job.pairs)
-    encoded = encode_distinct(
+    encoded = FeatureCache(cache_folder()).encode(
         job.body,
         [*pairs.text1, *pairs.text2],
         precision=job.precision,
         prompt=job.stage.prompts,
         show_progress=n > SHOW_ENCODING_FROM and sys.stderr.isatty(),
     )
+    for note in encoded.notes:
+        job.observer.note(note)
     rows = torch.from_numpy(encoded.index)
     features = PairFeatures(torch.from_numpy(encoded.embeddings), rows[:n], rows[n:], job.head)
     fit = fit_head(
@@ -241,11 +246,12 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
         for unwanted in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(unwanted)
         start_state = trainer.trained_state() if start_value is not None else {}
-        stop.patient = True
-        try:
-            output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        finally:
-            stop.patient = False
+        with training_passes(trainer, job.precision, job.folder, job.observer):
+            stop.patient = True
+            try:
+                output = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            finally:
+                stop.patient = False
         state = trainer.state
         if stop.received is not None and state.global_step < state.max_steps:
             raise Interrupted(f"stopped by {stop.received} at update {state.global_step} of {state.max_steps}")
@@ -333,6 +339,7 @@ def _arguments(job: _Job) -> SentenceTransformerTrainingArguments:
         logging_nan_inf_filter=False,
         use_cpu=on_cpu,
         bf16=job.precision.name == "bf16",
+        tf32=True if job.precision.name == "tf32" else None,
         seed=job.seed,
         data_seed=job.seed,
         prompts=stage.prompts,

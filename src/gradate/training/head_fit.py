@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.linalg import eigh, qr
-from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from gradate.errors import TrainingStopped
-from gradate.models.head import PairHead, pair_features
+from gradate.models.head import PairHead
 from gradate.objectives.config import ObjectiveConfig
 from gradate.objectives.pair import build_loss
 from gradate.scale import LabelScale
+from gradate.training.axes import Axes
+from gradate.training.block_workers import Workers, block_workers
+from gradate.training.convex import minimise
+from gradate.training.pair_features import PairFeatures, row_ranges
 
 Array = npt.NDArray[np.float64]
-ROWS_PER_BLOCK = 16_384
-CACHE_BYTES = 2 << 30
 L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
 DENSE_UP_TO = 20_000
 """Pairs up to which the rotated features are held in memory and l2 is cross-validated."""
 FOLDS = 5
 FOLD_ITERATIONS = 60
-"""Enough to rank ridges a factor 10 apart; the head itself is solved to convergence."""
+FOLD_GAP = 1e-6
+"""Enough to rank ridges a factor 10 apart; the head itself is solved to `GAP`."""
+GAP = 1e-12
+STREAMED_GAP = 1e-9
+"""Bound on objective − minimum to reach, as a share of the objective; single precision hides what lies below."""
+CORNER_GAP = 0.01
+"""The same as a share of the smoothing error, where a corner is smoothed."""
 SMALL_MATRIX = 1 << 22
-"""Numbers up to which the features' products stay on one thread."""
+"""Numbers up to which one thread does it all."""
 
 
 @dataclass(frozen=True)
@@ -58,39 +62,6 @@ class HeadFit:
         return asdict(self)
 
 
-class PairFeatures:
-    """Feature matrix of pairs over distinct texts' embeddings, produced in blocks of bounded size.
-
-    Args:
-        embeddings: Embeddings of the distinct texts, (m, dim) float32.
-        first: Row in `embeddings` of each pair's first text, (n,).
-        second: The same for the second text, (n,).
-        head: The head whose concatenation defines the features.
-    """
-
-    def __init__(self, embeddings: Tensor, first: Tensor, second: Tensor, head: PairHead) -> None:
-        self.embeddings = head.prepare(embeddings)
-        self.first, self.second, self.head = first, second, head
-        self.width = head.linear.in_features
-        fits = len(first) * self.width * 4 <= CACHE_BYTES
-        self._cached = [self._make(rows) for rows in self._ranges()] if fits else None
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def _ranges(self) -> list[slice]:
-        return [slice(i, min(i + ROWS_PER_BLOCK, len(self))) for i in range(0, len(self), ROWS_PER_BLOCK)]
-
-    def _make(self, rows: slice) -> Tensor:
-        u, v = self.embeddings[self.first[rows]], self.embeddings[self.second[rows]]
-        return pair_features(u, v, self.head.concatenation, self.head.tied)
-
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Row ranges and their features, (rows, width) float32."""
-        for i, rows in enumerate(self._ranges()):
-            yield rows, self._cached[i] if self._cached is not None else self._make(rows)
-
-
 def fit_head(
     head: PairHead,
     features: PairFeatures,
@@ -104,9 +75,13 @@ def fit_head(
 ) -> HeadFit:
     """Set `head` to the minimum of mean loss + l2/2·|standardised weights|², boundary policy `none`.
 
-    Solver: L-BFGS (scipy) on features centred, scaled block by block and rotated to the principal axes of their
-    covariance, where the variances plus the ridge precondition it. Losses with a corner (L1, Translated ReLU) are
-    minimised through a sequence of quadratic smoothings of falling width, the last of which enters the reported bound.
+    Solver: L-BFGS on features centred, scaled block by block and rotated to the principal axes of their covariance,
+    where the variances plus the ridge precondition it. Losses with a corner (L1, Translated ReLU) are minimised
+    through a sequence of quadratic smoothings of falling width, the last of which enters the reported bound.
+
+    Memory beyond the embeddings, which may be a memory map: at most `CACHE_BYTES` (1 GiB) of features kept between
+    passes (a pass over more pairs makes them again), 80 bytes per pair, 40 per pair and feature up to 20,000 pairs,
+    and 100 kB per feature + 80 bytes per squared width for the axes. A million pairs of width 1,152: 0.4 GB.
 
     Args:
         head: Changed in place.
@@ -122,8 +97,8 @@ def fit_head(
         TrainingStopped: a feature or the objective is not finite.
     """
     started = time.perf_counter()
-    with _few_threads(small=len(features) * features.width <= SMALL_MATRIX):
-        problem = _Problem(features, grades, weights, objective, scale)
+    with block_workers(one=len(features) * features.width <= SMALL_MATRIX) as workers:
+        problem = _Problem(features, grades, weights, objective, scale, workers)
         if isinstance(l2, str):
             l2, reason = _choose_l2(problem, seed)
         else:
@@ -143,7 +118,7 @@ def fit_head(
         l2=l2,
         l2_reason=reason,
         pairs=len(features),
-        texts=len(features.embeddings),
+        texts=features.texts,
         seconds=time.perf_counter() - started,
     )
 
@@ -169,8 +144,9 @@ class _Problem:
         weights: Array | None,
         objective: ObjectiveConfig,
         scale: LabelScale,
+        workers: Workers,
     ) -> None:
-        self.features, self.scale = features, scale
+        self.features, self.scale, self.workers = features, scale, workers
         self.config = replace(objective, boundary="none")
         self.grades = torch.from_numpy(np.asarray(grades, dtype=np.float64))
         self.weights = torch.ones_like(self.grades) if weights is None else torch.from_numpy(weights)
@@ -185,40 +161,18 @@ class _Problem:
         self.start_bias = np.zeros(self.outputs)
         if self.config.name != "cross-entropy":
             self.start_bias += float((self.grades * self.weights).sum() / self.weights.sum())
-        self._standardise()
+        self.axes = Axes.measure(features, self.weights, workers)
         self.rotated = self._rotate() if len(self.grades) <= DENSE_UP_TO else None
 
-    def _standardise(self) -> None:
-        """Measure mean (width,), basis (width, axes) and variances (axes,); a pair of weight 2 counts as two."""
-        n, width = len(self.features), self.features.width
-        share = (self.weights / n).float()
-        mean = torch.zeros(width, dtype=torch.float64)
-        for rows, x in self.features.blocks():
-            mean += (share[rows] @ x).double()
-        self.mean = mean.numpy()
-        moment = torch.zeros(width, width, dtype=torch.float64)
-        for rows, x in self.features.blocks():
-            centred = x - mean.float()
-            moment += (centred.T @ (centred * share[rows, None])).double()
-        if not bool(torch.isfinite(moment).all()):
-            raise TrainingStopped("the encoder's features are not finite; the head cannot be fitted")
-        # One scale per block of the concatenation, not per dimension: a dead dimension must stay dead.
-        widths = list(self.features.head.block_widths)
-        variances = [float(block.mean()) for block in torch.split(moment.diagonal(), widths)]
-        scales = np.repeat(np.sqrt(np.maximum(variances, 1e-12)), widths)
-        covariance = moment.numpy() / np.outer(scales, scales)
-        if n < width:
-            # Weights outside the span of the pairs only cost ridge: n axes hold the minimum.
-            rows_of = np.concatenate([x.double().numpy() for _, x in self.features.blocks()])
-            span = qr(((rows_of - self.mean) / scales).T, mode="economic", check_finite=False)[0]
-            covariance = span.T @ covariance @ span
-        self.variances, axes = eigh(covariance, check_finite=False, driver="evd")
-        self.variances = np.maximum(self.variances, 0)
-        self.basis = (span @ axes if n < width else axes) / scales[:, None]
-
     def _rotate(self) -> Tensor:
-        mean, basis = torch.from_numpy(self.mean), torch.from_numpy(self.basis)
-        return torch.cat([(x.double() - mean) @ basis for _, x in self.features.blocks()])
+        mean, basis = torch.from_numpy(self.axes.mean), torch.from_numpy(self.axes.basis)
+        rotated = torch.empty(len(self.features), basis.shape[1], dtype=torch.float64)
+
+        def fill(rows: slice) -> None:
+            torch.matmul(self.features.block(rows).double() - mean, basis, out=rotated[rows])
+
+        list(self.workers(fill, row_ranges(len(rotated))))
+        return rotated
 
     def part(self, index: npt.NDArray[np.int64]) -> _Problem:
         """The same problem for some of the pairs on the same axes, in single precision."""
@@ -229,8 +183,8 @@ class _Problem:
 
     def to_head(self, solution: _Solution) -> tuple[Array, Array]:
         """Weight (outputs, width) and bias (outputs,) of the head."""
-        weight = solution.weight @ self.basis.T
-        return weight, solution.bias - weight @ self.mean
+        weight = solution.weight @ self.axes.basis.T
+        return weight, solution.bias - weight @ self.axes.mean
 
     def solve(self, l2: float) -> _Solution:
         """Minimise to convergence, from the mean grade."""
@@ -241,58 +195,78 @@ class _Problem:
         assert solution is not None
         return solution
 
-    def minimise(self, l2: float, width: float, start: _Solution | None, *, iterations: int) -> _Solution:
-        """Minimise for one width of the smoothing."""
-        stretch = np.append(np.sqrt(self.variances + max(l2, 1e-6)), 1.0)
-        weight = start.weight if start else np.zeros((self.outputs, len(self.variances)))
+    def minimise(
+        self, l2: float, width: float, start: _Solution | None, *, iterations: int, gap: float | None = None
+    ) -> _Solution:
+        """Minimise for one width of the smoothing, until the bound is below `gap` times the objective."""
+        if gap is None:
+            gap = STREAMED_GAP if self.rotated is None else GAP
+        floor = CORNER_GAP * self.slope * width / 2 if self.rotated is None else 0.0
+        weight = start.weight if start else np.zeros((self.outputs, len(self.axes.variances)))
         bias = start.bias if start else self.start_bias
 
-        def stretched(point: Array) -> tuple[float, Array]:
-            matrix = point.reshape(self.outputs, -1) / stretch
+        def joint(point: Array) -> tuple[float, Array]:
+            matrix = point.reshape(self.outputs, -1)
             value, by_weight, by_bias = self.value_and_gradient(matrix[:, :-1], matrix[:, -1], l2, width)
-            return value, (np.column_stack([by_weight, by_bias]) / stretch).ravel()
+            return value, np.column_stack([by_weight, by_bias]).ravel()
 
-        result = minimize(
-            stretched,
-            (np.column_stack([weight, bias]) * stretch).ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-8},
+        found = minimise(
+            joint,
+            np.column_stack([weight, bias]).ravel(),
+            inverse_hessian=np.tile(1 / np.append(self.axes.variances + max(l2, 1e-6), 1.0), self.outputs),
+            enough=lambda value, gradient: float(gradient @ gradient) / (2 * l2) <= max(gap * value, floor),
+            iterations=iterations,
         )
-        if not np.isfinite(result.fun):
+        if not np.isfinite(found.value):
             raise TrainingStopped("the head's objective is not finite; check the grades and the encoder")
-        matrix = result.x.reshape(self.outputs, -1) / stretch
-        gradient_norm = float(np.linalg.norm(result.jac.reshape(self.outputs, -1) * stretch))
-        return _Solution(matrix[:, :-1], matrix[:, -1], float(result.fun), gradient_norm, int(result.nit))
+        matrix = found.point.reshape(self.outputs, -1)
+        gradient_norm = float(np.linalg.norm(found.gradient))
+        return _Solution(matrix[:, :-1], matrix[:, -1], found.value, gradient_norm, found.iterations)
 
     def value_and_gradient(self, weight: Array, bias: Array, l2: float, width: float) -> tuple[float, Array, Array]:
         """Objective at weights (outputs, axes) and bias (outputs,), with its gradient by both."""
-        n = len(self.grades)
-        value, slope_bias = 0.0, np.zeros(self.outputs)
-        slope: Array = np.zeros((self.outputs, self.features.width if self.rotated is None else len(self.variances)))
-        for rows, prediction, x in self._predictions(weight, bias):
+        predict = self._predictor(weight, bias)
+
+        def sums(rows: slice) -> tuple[float, Array, Array]:
+            prediction, x = predict(rows)
             prediction.requires_grad_()
             losses = self.losses(prediction, self.grades[rows], width) * self.weights[rows]
             (gradient,) = torch.autograd.grad(losses.sum(), prediction)
-            value += float(losses.detach().sum()) / n
-            slope += (gradient.to(x.dtype).T @ x).double().numpy() / n
-            slope_bias += gradient.sum(0).numpy() / n
+            slope = gradient.to(x.dtype).T @ x
+            return float(losses.detach().sum()), slope.double().numpy(), gradient.sum(0).numpy()
+
+        n = len(self.grades)
+        value, slope, slope_bias = 0.0, np.zeros((self.outputs, self.axes.basis.shape[0])), np.zeros(self.outputs)
+        if self.rotated is not None:
+            slope = np.zeros_like(weight)
+        for part_value, part_slope, part_bias in self.workers(sums, row_ranges(n)):
+            value += part_value / n
+            slope += part_slope / n
+            slope_bias += part_bias / n
         if self.rotated is None:
-            slope = (slope - np.outer(slope_bias, self.mean)) @ self.basis
+            slope = (slope - np.outer(slope_bias, self.axes.mean)) @ self.axes.basis
         offset = bias - self.start_bias
         value += l2 / 2 * (float((weight**2).sum()) + float(offset @ offset))
         return value, slope + l2 * weight, slope_bias + l2 * offset
 
-    def _predictions(self, weight: Array, bias: Array) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Row ranges, their predictions (rows, outputs) in double precision and what these are linear in."""
+    def _predictor(self, weight: Array, bias: Array) -> Callable[[slice], tuple[Tensor, Tensor]]:
+        """For a block: its predictions (rows, outputs) in double precision, and what these are linear in."""
         if self.rotated is None:
-            weight = weight @ self.basis.T
-            bias = bias - weight @ self.mean
-            blocks = self.features.blocks()
-        else:
-            blocks = iter([(slice(0, len(self.grades)), self.rotated)])
-        for rows, x in blocks:
-            yield rows, (x @ torch.from_numpy(weight).to(x.dtype).T).double() + torch.from_numpy(bias), x
+            weight = weight @ self.axes.basis.T
+            bias = bias - weight @ self.axes.mean
+        exact, offset = torch.from_numpy(weight), torch.from_numpy(bias)
+        rounded = exact.float()
+        # Rounding the weights to single precision would move every prediction the same way; their rest travels along.
+        both = torch.cat([rounded, (exact - rounded.double()).float()]).T
+
+        def predict(rows: slice) -> tuple[Tensor, Tensor]:
+            x = self.features.block(rows) if self.rotated is None else self.rotated[rows]
+            if x.dtype == torch.float64:
+                return x @ exact.T + offset, x
+            parts = (x @ both).double()
+            return parts[:, : self.outputs] + parts[:, self.outputs :] + offset, x
+
+        return predict
 
     def losses(self, prediction: Tensor, grades: Tensor, width: float) -> Tensor:
         """Loss of each pair, (n,), for predictions (n, outputs); corners are smoothed over `width`."""
@@ -312,24 +286,13 @@ class _Problem:
 
     def loss_of(self, solution: _Solution) -> float:
         """Mean loss of a solution on these pairs, without the ridge."""
-        ((_, prediction, _),) = self._predictions(solution.weight, solution.bias)
-        return float((self.losses(prediction, self.grades, self.widths[-1]) * self.weights).mean())
+        predict = self._predictor(solution.weight, solution.bias)
 
+        def total(rows: slice) -> float:
+            losses = self.losses(predict(rows)[0], self.grades[rows], self.widths[-1])
+            return float((losses * self.weights[rows]).sum())
 
-@contextmanager
-def _few_threads(*, small: bool) -> Iterator[None]:
-    """On a busy machine threads that wait for each other cost more than they save: twentyfold on a few hundred pairs.
-
-    The solver's own algebra (BLAS of scipy) always gets one, torch's products over the pairs if they are small.
-    """
-    before = torch.get_num_threads()
-    if small:
-        torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(before)
+        return sum(self.workers(total, row_ranges(len(self.grades)))) / len(self.grades)
 
 
 def _choose_l2(problem: _Problem, seed: int) -> tuple[float, str]:
@@ -345,7 +308,7 @@ def _choose_l2(problem: _Problem, seed: int) -> tuple[float, str]:
         solution = None
         # From the strongest ridge to the weakest, each from the solution before: a few iterations take it on.
         for l2 in sorted(L2_GRID, reverse=True):
-            solution = train.minimise(l2, problem.widths[0], solution, iterations=FOLD_ITERATIONS)
+            solution = train.minimise(l2, problem.widths[0], solution, iterations=FOLD_ITERATIONS, gap=FOLD_GAP)
             losses[l2] += test.loss_of(solution) * len(held_out) / n
     best = min(losses, key=losses.__getitem__)
     return best, f"{FOLDS}-fold cross-validation over {', '.join(f'{v:g}' for v in L2_GRID)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,20 +11,46 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from gradate.errors import InputError
+
 WINDOW = 16
-"""Batches among which pairs are sorted by length: enough to halve the padding, few enough to keep batches random."""
+"""Global batches among which pairs are sorted by length: enough to nearly end padding, few enough to stay random."""
+
+PIECE = re.compile(r"[A-Za-z0-9_]{1,8}|[^\sA-Za-z0-9_]")
+"""What a text counts in before it meets a tokenizer: a word of up to eight letters, a mark, a letter of other scripts.
+
+Correlates with the bundled tokenizer's count by 0.99 (characters: 0.96), and a dry run needs no model for it."""
 
 
 class SeededBatchSampler(DefaultBatchSampler):
     """Shuffles by seed and epoch alone, so that a resumed epoch has the order of the interrupted one.
 
+    With `lengths`, pairs of like length share a batch. The epoch is still shuffled first and cut into windows of 16
+    global batches (one global batch: `batch_size` pairs for each of `world_size` processes), so that chance alone says
+    which pairs meet in a window, whatever their source or grade; a window is then sorted, cut into global batches, and
+    these are shuffled. A loss that is a sum over pairs does not mind: over an epoch the sum is the same whatever the
+    grouping. A loss over the batch as a whole, such as a Pearson correlation, would compare pairs of like length only,
+    and wants `lengths=None`.
+
+    Consecutive batches go to the processes in turn, as accelerate deals them, and those of one global batch hold pairs
+    of like length and differ in size by at most one pair: no process waits for another. An incomplete global batch is
+    the epoch's last, and dealt out too; its place in the sorted window is random, so that no length is preferred.
+    Only where it has less than a pair for each process does the one before it give some of its own, or, with batches
+    of one pair, those pairs wait for another epoch.
+
     Args:
         dataset: Anything with a length.
         batch_size: Pairs per batch and process.
         seed: Seed of the run.
-        drop_last: Leave out an incomplete last batch.
-        lengths: Length of each pair, (n,); within windows of 16 batches pairs of like length then share a batch, and
-            the batches of a window are shuffled again. None keeps batches fully random.
+        lengths: Length of each pair, (n,), in any unit; None keeps batches fully random.
+        world_size: Processes that share the batches.
+
+    Raises:
+        InputError: fewer pairs than processes.
+
+    >>> sampler = SeededBatchSampler(range(6), batch_size=2, seed=1, lengths=[9, 1, 5, 1, 9, 5])
+    >>> sorted(sorted(batch) for batch in sampler)
+    [[0, 4], [1, 3], [2, 5]]
     """
 
     def __init__(
@@ -32,33 +59,71 @@ class SeededBatchSampler(DefaultBatchSampler):
         *,
         batch_size: int,
         seed: int,
-        drop_last: bool = False,
         lengths: Sequence[int] | None = None,
+        world_size: int = 1,
     ) -> None:
-        super().__init__(SequentialSampler(dataset), batch_size=batch_size, drop_last=drop_last, seed=seed)
-        self.lengths = lengths
+        super().__init__(SequentialSampler(dataset), batch_size=batch_size, drop_last=False, seed=seed)
+        if len(dataset) < world_size:
+            raise InputError(
+                f"{len(dataset)} pairs cannot be dealt out to {world_size} processes", remedy="start fewer processes"
+            )
+        self.lengths, self.world_size = lengths, world_size
+        self._sizes = _global_sizes(len(dataset), batch_size, world_size)
+
+    def __len__(self) -> int:
+        return self.world_size * len(self._sizes)
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.sampler), generator=generator).tolist()  # type: ignore[arg-type]
-        size = self.batch_size * WINDOW if self.lengths is not None else len(order)
-        for start in range(0, len(order), size):
-            window = order[start : start + size]
+        start = 0
+        for first in range(0, len(self._sizes), WINDOW):
+            sizes = self._sizes[first : first + WINDOW]
+            slots = list(range(len(sizes)))
+            window = order[start : start + sum(sizes)]
+            start += len(window)
             if self.lengths is not None:
-                window = self._by_length(window, generator)
-            for first in range(0, len(window), self.batch_size):
-                batch = window[first : first + self.batch_size]
-                if len(batch) == self.batch_size or not self.drop_last:
-                    yield batch
+                window.sort(key=self.lengths.__getitem__)
+                slots = torch.randperm(len(sizes), generator=generator).tolist()
+            for rows in _cut(window, sizes, slots):
+                # accelerate yields a round of batches when its last one is full: that one must be the largest.
+                yield from (rows[rank :: self.world_size] for rank in reversed(range(self.world_size)))
 
-    def _by_length(self, window: list[int], generator: torch.Generator) -> list[int]:
-        assert self.lengths is not None
-        lengths, size = self.lengths, self.batch_size
-        window = sorted(window, key=lambda i: lengths[i])
-        whole = len(window) // size
-        batches = torch.randperm(whole, generator=generator).tolist()
-        # An incomplete batch can only be the epoch's last, and stays last.
-        return [i for b in batches for i in window[b * size : (b + 1) * size]] + window[whole * size :]
+
+def pair_lengths(dataset: Any) -> list[int]:
+    """Pieces in the longer text of each pair, near enough the tokens that its batch is padded to.
+
+    Args:
+        dataset: Has the columns `sentence1` and `sentence2`.
+
+    >>> pair_lengths({"sentence1": ["A cat sleeps.", "Yes"], "sentence2": ["Cats?", "Not internationally"]})
+    [4, 3]
+    """
+    columns = (dataset["sentence1"], dataset["sentence2"])
+    return [max(len(PIECE.findall(text)) for text in pair) for pair in zip(*columns, strict=True)]
+
+
+def _global_sizes(n: int, batch_size: int, world_size: int) -> list[int]:
+    """Pairs in each global batch, in order; every process gets one at least from each."""
+    whole, rest = divmod(n, world_size * batch_size)
+    sizes = [world_size * batch_size] * whole
+    if 0 < rest < world_size:
+        if batch_size == 1:
+            rest = 0
+        else:
+            sizes[-1] -= world_size - rest
+            rest = world_size
+    return [*sizes, rest] if rest else sizes
+
+
+def _cut(window: list[int], sizes: list[int], slots: list[int]) -> list[list[int]]:
+    """Cut a window into consecutive pieces, the i-th for place `slots[i]`, whose size is `sizes[slots[i]]`."""
+    pieces: list[list[int]] = [[] for _ in sizes]
+    start = 0
+    for slot in slots:
+        pieces[slot] = window[start : start + sizes[slot]]
+        start += sizes[slot]
+    return pieces
 
 
 class EpochCallback(TrainerCallback):

@@ -72,8 +72,12 @@ class Stage:
     """Passes over the pairs, above 0."""
     batch_size: int | Auto = 16
     """Pairs per step and process, 1 or more."""
-    group_by_length: bool = False
-    """Let pairs of like length share a batch (within windows of 16 batches): less padding, faster steps."""
+    batching: Literal["auto", "bucketed", "random"] = "auto"
+    """`bucketed`: pairs of like length share a batch, hardly any padding; `random`: chance alone decides; `auto`:
+    `bucketed` for a loss that is a sum over pairs, `random` for one over the batch as a whole."""
+    mini_batch_size: int | None = None
+    """Texts per forward pass; the loss still sees the whole batch, whose activations need not fit into memory at
+    once (GradCache: each text is encoded twice). null: all at once."""
     accumulate: int = 1
     """Steps whose gradients are summed before an update, 1 or more."""
     max_length: int | None = None
@@ -106,6 +110,9 @@ class Stage:
     """Re-express the head on this stage's scale when it comes from another; false: the published code's way."""
     label_cast: Literal["float", "int"] = "float"
     """`int` truncates the grades as the published code does; for reproduction only."""
+    compile: Literal["never", "auto", "always"] = "never"
+    """Compile the encoder's training pass with `torch.compile`; `auto`: where that is predicted to pay back over the
+    stage, `always`: wherever there is a compiler."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     report_to: tuple[str, ...] = ()
@@ -120,6 +127,8 @@ class Stage:
             )
         choices = {
             "solver": ("convex", "sgd"),
+            "batching": ("auto", "bucketed", "random"),
+            "compile": ("never", "auto", "always"),
             "scheduler": ("linear", "cosine", "constant", "constant_with_warmup"),
             "embeddings_rate": ("layered", "full"),
             "label_cast": ("float", "int"),
@@ -131,7 +140,16 @@ class Stage:
                 )
         _require(_finite(self.epochs) and self.epochs > 0, "epochs", self.epochs, "above 0")
         _require(self.batch_size == "auto" or self.batch_size >= 1, "batch_size", self.batch_size, "1 or more")
+        mini = self.mini_batch_size
+        _require(mini is None or mini >= 1, "mini_batch_size", mini, "1 or more, or null")
         _require(self.accumulate >= 1, "accumulate", self.accumulate, "1 or more")
+        if self.accumulate > 1 and not self.objective.per_example:
+            raise InputError(
+                f"accumulate = {self.accumulate} would sum {self.objective.name} over parts of a batch, which is not"
+                " its value over the whole",
+                where="accumulate",
+                remedy="use a larger batch_size with mini_batch_size instead",
+            )
         _require(self.max_length is None or self.max_length >= 3, "max_length", self.max_length, "3 or more")
         _require(_rate(self.learning_rate), "learning_rate", self.learning_rate, "a finite number above 0, up to 1")
         head_rate = self.head_learning_rate
@@ -149,6 +167,11 @@ class Stage:
     def is_convex(self) -> bool:
         """Whether the stage is the head-only fit solved to its optimum."""
         return self.trainable == "head" and self.solver == "convex"
+
+    @property
+    def is_bucketed(self) -> bool:
+        """Whether pairs of like length share a batch."""
+        return self.batching == "bucketed" or (self.batching == "auto" and self.objective.per_example)
 
 
 def _finite(value: float) -> bool:

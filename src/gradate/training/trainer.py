@@ -15,8 +15,9 @@ from sentence_transformers import SentenceTransformerTrainer
 from torch import Tensor, nn
 
 from gradate.errors import GradateError, TrainingStopped
+from gradate.objectives.cached import CachedObjective
 from gradate.objectives.pair import PairObjective
-from gradate.training.samplers import EpochCallback, SeededBatchSampler
+from gradate.training.samplers import EpochCallback, SeededBatchSampler, pair_lengths
 from gradate.training.stage import Stage
 
 WEIGHTS = "trained.safetensors"
@@ -41,7 +42,9 @@ class GradedTrainer(SentenceTransformerTrainer):
         self.objective: PairObjective = objective
         self.rows = rows
         self._epochs = EpochCallback()
-        super().__init__(model=objective.model, loss=objective, **trainer_arguments)
+        mini = stage.mini_batch_size
+        loss = objective if mini is None else CachedObjective(objective, mini)
+        super().__init__(model=objective.model, loss=loss, **trainer_arguments)
         self.add_callback(self._epochs)
         if _world_size() > 1:
             for parameter in objective.head.parameters():
@@ -111,10 +114,12 @@ class GradedTrainer(SentenceTransformerTrainer):
             for gradient in (p.grad for p in head if p.grad is not None):
                 dist.all_reduce(gradient)
                 gradient.div_(_world_size())
-        parameters = [*(p for p in model.parameters() if p.grad is not None), *head]
-        norm: Tensor = self.accelerator.clip_grad_norm_(parameters, self.args.max_grad_norm)
+        gradients = [p.grad for p in (*model.parameters(), *head) if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
         if not torch.isfinite(norm):
             self._stop("the gradient", float(norm))
+        if norm > self.args.max_grad_norm:
+            torch._foreach_mul_(gradients, self.args.max_grad_norm / (norm + 1e-6))
         return norm
 
     def _stop(self, what: str, value: float) -> None:
@@ -143,13 +148,13 @@ class GradedTrainer(SentenceTransformerTrainer):
         generator: torch.Generator | None = None,
         seed: int = 0,
     ) -> SeededBatchSampler:
-        """The stage's own order; see `SeededBatchSampler`."""
+        """The stage's own order; `SeededBatchSampler` deals incomplete batches out evenly, so none is dropped."""
         self._epochs.sampler = SeededBatchSampler(
             dataset,
             batch_size=batch_size,
             seed=self.args.seed,
-            drop_last=drop_last,
-            lengths=pair_lengths(dataset) if self.stage.group_by_length else None,
+            lengths=pair_lengths(dataset) if self.stage.is_bucketed else None,
+            world_size=_world_size(),
         )
         return self._epochs.sampler
 
@@ -160,11 +165,6 @@ class GradedTrainer(SentenceTransformerTrainer):
         cls, kwargs = super().get_optimizer_cls_and_kwargs(args, model)
         kwargs["optimizer_dict"] = parameter_groups(self.objective, self.stage)
         return cls, kwargs
-
-
-def pair_lengths(dataset: Any) -> list[int]:
-    """Characters of the longer text of each pair: what its batch is padded to, near enough."""
-    return [max(len(a), len(b)) for a, b in zip(dataset["sentence1"], dataset["sentence2"], strict=True)]
 
 
 def _world_size() -> int:

@@ -1,0 +1,1 @@
+"""What other people's procedures do, written afresh."""
