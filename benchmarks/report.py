@@ -52,7 +52,7 @@ def _candidates(found: dict[str, Any], chosen: str, unit: str) -> str:
     names = list(dict.fromkeys(m["system"] for m in measurements))
     if not names:
         return ""
-    shown = "; ".join(f"{name} {spread(_spread_of(measurements, name, 'rate'), 0)}" for name in names)
+    shown = "; ".join(f"{name}: {spread(_spread_of(measurements, name, 'rate'), 0)}" for name in names)
     return f"\n\nTried for its best settings, in {unit}: {shown}. Chosen: {chosen}."
 
 

@@ -68,6 +68,8 @@ class Compiler:
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     found = Compiler()
+    monkeypatch.setattr(compilation, "SECONDS_PER_LAYER", 10.0)
+    monkeypatch.setitem(compilation.SPEEDUP, "cpu", 1.3)
     monkeypatch.setattr(torch, "compile", found)
     monkeypatch.setattr(compilation, "missing_compiler", lambda device: None)
     return found

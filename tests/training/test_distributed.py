@@ -39,7 +39,8 @@ hand_over_head(model, pairs, lambda: PairHead(32), rescale=True, seed=7 if batch
 stage = Stage(objective=ObjectiveConfig(k=2, x0=0.25), epochs=2, batch_size=batch, learning_rate=1e-2, clip=0.5,
               evaluate_every=4, selection=None)
 log = RunLog(folder / "log.jsonl" if rank == "0" else None)
-run_stage(stage, model, pairs, folder=folder / "stage", log=log, precision=model.precision, seed=7)
+# Folders of their own: in one, the second run would resume the first and compare it with itself.
+run_stage(stage, model, pairs, folder=folder / f"stage-{batch}", log=log, precision=model.precision, seed=7)
 state = {f"head.{n}": p.detach().clone() for n, p in model.head.state_dict().items()}
 state |= {f"encoder.{n}": p.detach().clone() for n, p in encoder.named_parameters()}
 save_file(state, folder / f"rank{rank}-{batch}.safetensors")
