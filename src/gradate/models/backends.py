@@ -95,7 +95,7 @@ def encoder_precision(name: PrecisionName | str, encoder: SentenceTransformer) -
     """The precision of an encoder's forward passes: a graph has its own, everything else the one asked for.
 
     Args:
-        name: `auto`, `fp32` or `bf16`.
+        name: `auto`, `fp32`, `tf32` or `bf16`.
         encoder: A sentence-transformers model.
 
     Raises:
