@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 import torch.distributed as dist
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from transformers.activations import GELUActivation
 
+from gradate.engine.allocator import keep_freed_memory
 from gradate.engine.dropout import dropout
 from gradate.engine.embedding import EmbeddingByRows
 from gradate.engine.linear import LinearInBfloat16
@@ -58,7 +62,7 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
     linears: list[LinearInBfloat16] = []
     tables = 0
 
-    def change(layer: nn.Module, forward: Callable[[Tensor], Tensor]) -> None:
+    def change(layer: nn.Module, forward: Callable[..., Tensor]) -> None:
         # An instance attribute hides the class's method, and deleting it restores that.
         layer.forward = forward
         changed.append(layer)
@@ -71,6 +75,7 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
     hook = register_optimizer_step_post_hook(expire)
     try:
         with packed(encoder) as packs:
+            keep_freed_memory()
             for layer in encoder.modules() if on_cpu else ():
                 if "forward" in vars(layer):
                     continue  # accelerated already, by a stage that is being evaluated
@@ -82,6 +87,8 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
                 elif type(layer) is nn.Embedding and alone and _is_large_and_unshared(layer, encoder):
                     change(layer, EmbeddingByRows(layer))
                     tables += 1
+            for layer in [part for part in encoder.modules() if _is_linear_with_gelu(part)]:
+                change(layer, _linear_with_gelu(layer))
             yield Acceleration(packs, len(linears), tables)
     finally:
         hook.remove()
@@ -91,6 +98,29 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
 
 def _dropout_of(layer: nn.Dropout) -> Callable[[Tensor], Tensor]:
     return lambda input: dropout(input, layer.p if layer.training else 0.0)
+
+
+def _is_linear_with_gelu(layer: nn.Module) -> bool:
+    """Whether this is the first half of BERT's feed-forward part, or of a copy of it, over a bfloat16 linear layer."""
+    parts = dict(layer.named_children())
+    return (
+        type(layer).__name__.endswith("Intermediate")
+        and parts.keys() == {"dense", "intermediate_act_fn"}
+        and "forward" not in vars(layer)
+        and isinstance(vars(parts["dense"]).get("forward"), LinearInBfloat16)
+        and type(parts["intermediate_act_fn"]) is GELUActivation
+    )
+
+
+def _linear_with_gelu(layer: Any) -> Callable[[Tensor], Tensor]:
+    linear: LinearInBfloat16 = layer.dense.forward
+    plain = type(layer).forward
+
+    def forward(hidden_states: Tensor) -> Tensor:
+        output: Tensor = plain(layer, hidden_states) if torch.is_grad_enabled() else linear.with_gelu(hidden_states)
+        return output
+
+    return forward
 
 
 def _is_large_and_unshared(table: nn.Embedding, encoder: nn.Module) -> bool:

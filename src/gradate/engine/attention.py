@@ -196,7 +196,10 @@ def _attend(
     scores = torch.bmm((query * scale).reshape(flat), key.reshape(flat).transpose(1, 2))
     if mask is not None:
         scores = scores.view(count, heads, length, length).masked_fill(~mask, -torch.inf).view(scores.shape)
-    weights = dropout(torch.softmax(scores, dim=-1).to(value.dtype), probability)
+    with torch.autocast(query.device.type, enabled=False):
+        # The kernel computes in float32 whatever it reads; autocast would make two copies more.
+        weights = torch.softmax(scores, dim=-1)
+    weights = dropout(weights.to(value.dtype), probability)
     return torch.bmm(weights, value.reshape(flat)).view(count, heads, length, size)
 
 

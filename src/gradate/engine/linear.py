@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+HAS_BLOCKS = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+"""Whether oneDNN has products of bfloat16 for this processor."""
+
 
 class LinearInBfloat16:
     """A linear layer's forward pass in bfloat16; its weights and their gradients stay in float32.
@@ -21,21 +24,27 @@ class LinearInBfloat16:
 
     def __init__(self, layer: nn.Linear) -> None:
         self.layer = layer
-        self.weight = _Kept(layer.weight)
+        self.weight = _Weight(layer.weight)
         self.bias = _Kept(layer.bias) if layer.bias is not None else None
 
     def __call__(self, input: Tensor) -> Tensor:
         """Product with the weights, (…, out) in bfloat16, of an input (…, in)."""
+        if not torch.is_grad_enabled():
+            return self.weight.product(input.to(torch.bfloat16), self.bias)
         output: Tensor = _Product.apply(  # type: ignore[no-untyped-call]
             input, self.layer.weight, self.layer.bias, self.weight, self.bias
         )
         return output
 
+    def with_gelu(self, input: Tensor) -> Tensor:
+        """The same product through GELU, where there is no graph; one pass less over the widest numbers there are."""
+        return self.weight.product(input.to(torch.bfloat16), self.bias, gelu=True)
+
     def expire(self) -> None:
         """Make the copies anew in the next pass."""
         for kept in (self.weight, self.bias):
             if kept is not None:
-                kept.version = -1
+                kept.expire()
 
 
 class _Kept:
@@ -43,16 +52,22 @@ class _Kept:
 
     def __init__(self, parameter: Tensor) -> None:
         self.parameter = parameter
-        self.copy = torch.empty_like(parameter, dtype=torch.bfloat16, requires_grad=False)
+        self.copy: Tensor | None = None
         self.version = -1
         self.gradient: Tensor | None = None
 
     def current(self) -> Tensor:
         """The copy, made anew if the parameter has changed since."""
-        if self.version != self.parameter._version:
-            self.copy.copy_(self.parameter.detach())
-            self.version = self.parameter._version
-        return self.copy
+        # Threads that meet here make the same copy twice; none may see one that another has only begun.
+        kept, version = self.copy, self.parameter._version
+        if kept is None or self.version != version:
+            kept = self.parameter.detach().to(torch.bfloat16) if kept is None else kept.copy_(self.parameter.detach())
+            self.copy, self.version = kept, version
+        return kept
+
+    def expire(self) -> None:
+        """Make the copy anew when it is needed next."""
+        self.version = -1
 
     def accumulate(self, gradient: Tensor) -> None:
         """Add to the parameter's gradient as autograd would, into a buffer that outlives the step."""
@@ -62,6 +77,32 @@ class _Kept:
         if self.gradient is None:
             self.gradient = torch.empty_like(self.parameter, requires_grad=False)
         self.parameter.grad = self.gradient.copy_(gradient)
+
+
+class _Weight(_Kept):
+    """A weight matrix; for passes without a graph in blocks, as oneDNN's products want it."""
+
+    def __init__(self, parameter: Tensor) -> None:
+        super().__init__(parameter)
+        self.blocks: tuple[int, Tensor] | None = None
+
+    def product(self, input: Tensor, bias: _Kept | None, *, gelu: bool = False) -> Tensor:
+        """Product (…, out) with an input (…, in), both bfloat16, through GELU if asked; no graph."""
+        offset = None if bias is None else bias.current()
+        if not HAS_BLOCKS or input.device.type != "cpu":
+            output = nn.functional.linear(input, self.current(), offset)
+            return nn.functional.gelu(output) if gelu else output
+        kept, version = self.blocks, self.parameter._version
+        if kept is None or kept[0] != version:
+            low = self.parameter.detach().to(torch.bfloat16)
+            self.blocks = kept = version, torch.ops.mkldnn._reorder_linear_weight(low)
+        name, algorithm = ("gelu", "none") if gelu else ("none", "")
+        activated: Tensor = torch.ops.mkldnn._linear_pointwise(input, kept[1], offset, name, [], algorithm)
+        return activated
+
+    def expire(self) -> None:
+        super().expire()
+        self.blocks = None
 
 
 class _Product(torch.autograd.Function):
@@ -79,7 +120,8 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             ctx.kept.accumulate(flat.t() @ low.reshape(-1, low.shape[-1]))
         if ctx.needs_input_grad[2]:
-            ctx.offset.accumulate(flat.sum(dim=0, dtype=torch.float32))
+            # Summed in float32 by the kernel; asked for float32, it would copy all of the gradient first.
+            ctx.offset.accumulate(flat.sum(dim=0))
         by_input = None
         if ctx.needs_input_grad[0]:
             by_input = (flat @ ctx.kept.copy).view(*low.shape).to(ctx.dtype)

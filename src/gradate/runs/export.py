@@ -39,7 +39,7 @@ class Export:
 
     Args:
         model: The original's name.
-        out: The exported folder.
+        out: The exported folder, as it was named.
         written: The graph.
         cosine: Its embeddings against the original's in fp32.
         quality: The metrics of both on the same pairs, and the paired differences.
@@ -119,7 +119,7 @@ def export(
     with whole_folder(target, overwrite=overwrite) as draft:
         written = write_exported(original, draft, backend, int8=int8, calibration=texts)
         exported = GradedModel.from_pretrained(draft, trust_remote_code=trust_remote_code)
-        found = _measure(original, exported, measured_on, written, target, show_progress)
+        found = _measure(original, exported, measured_on, written, Path(out), show_progress)
         write_json(draft / EXPORT_FILE, found.to_json())
         (draft / "README.md").write_text(_card(found), encoding="utf-8")
     return found

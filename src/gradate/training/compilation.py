@@ -168,7 +168,7 @@ def _compile(trainer: GradedTrainer, precision: Precision, decision: Decision, *
         first = (str(error).splitlines() or [""])[0]
         return replace(decision, compiled=False, reason=f"compilation failed, the stage goes on without: {first}")
     usual = _typical(times)
-    words = f"compiled in {times[0] - usual:.0f} s; a pass takes {1000 * usual:.0f} ms"
+    words = f"compiled in {max(0.0, times[0] - usual):.0f} s; a pass takes {1000 * usual:.0f} ms"
     before = decision.uncompiled_ms
     if before is not None:
         words += f", uncompiled {before:.0f} ms"
