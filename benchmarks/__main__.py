@@ -6,6 +6,7 @@
     python -m benchmarks stage1 --data raw --data nli=nli.tsv.gz
     python -m benchmarks memory
     python -m benchmarks scaling
+    python -m benchmarks profile --data raw
     python -m benchmarks render
 
 A full run writes results/performance/TABLE.json after every measurement and goes on where it was stopped; --fresh

@@ -32,7 +32,7 @@ def measure(run: Run) -> Results:
     settings = {"texts": len(texts), "warm_up": warm_up, "tried": len(tried)}
     with run.results(settings) as results, tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _count(run, results, texts)
+        count_work(run, results, texts)
         plain = {"encoder": run.inputs.encoder, "warm_up": warm_up}
         if not run.quick and not run.only:
             sample = {**plain, "texts": tried, "folder": None, "bf16": True}
@@ -75,7 +75,8 @@ def best_candidate(found: dict[str, Any]) -> tuple[int, bool]:
     return sizes.get(best, DEFAULT_BATCH_SIZE), best == COMPILED
 
 
-def _count(run: Run, results: Results, texts: list[str]) -> None:
+def count_work(run: Run, results: Results, texts: list[str]) -> None:
+    """Note what a sentence costs, on average over these texts."""
     from benchmarks.flops import Work, token_lengths
     from benchmarks.peers.stock import open_stock
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -232,7 +234,16 @@ def _context() -> Any:
 
 def _begin(build: Callable[..., Measurement], arguments: dict[str, Any]) -> None:
     global _system
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _system = build(**arguments)
+
+
+def _end_with_parent() -> None:
+    """Be gone when the parent is: a stopped run's processes would compute on beside the next run's."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _measure(number: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from benchmarks.run import COMMITTED, ROOT
 WORDS = ROOT / "benchmarks" / "words" / "performance.md"
 PAGE = ROOT / "docs" / "results" / "performance.md"
 PLOTS = PAGE.parent / "plots"
-TABLES = ("train", "encode", "evaluate", "stage1", "memory", "scaling")
+TABLES = ("train", "encode", "evaluate", "stage1", "memory", "scaling", "profile")
 _MARK = re.compile(r"^\[\[([\w-]+)\]\]$", flags=re.M)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
-from benchmarks import encode, evaluate, memory, stage1, train
+from benchmarks import encode, evaluate, memory, profile, stage1, train
+from benchmarks.flops import TRAINING
 from benchmarks.layout import Section, estimate, spread, table
 from benchmarks.plot import Bar, Series, bars, curves, number
 from benchmarks.summary import Spread, by_round, fit_line, mean_difference, power_law, ratios
@@ -258,6 +260,32 @@ def _scaling(found: dict[str, Any]) -> Section:
     )
 
 
+def _profile(found: dict[str, Any]) -> Section:
+    rounds, flop, peak = _part(found, "rounds"), found["facts"]["flop_per_sentence"], best_peak(found)["bf16"]
+    sentences = {profile.TRAINING: 2 * found["settings"]["batch_size"], profile.ENCODING: 1000}
+    columns, drawn, notes = [], [], []
+    for system, scale, cores, passes in (
+        (profile.TRAINING, 1, 1, TRAINING),
+        (profile.ENCODING, 1000, found["sessions"][-1]["threads"], 1),
+    ):
+        mine = list(by_round(rounds, system).values())
+        if not mine:
+            continue
+        groups = {name: median(m["groups"][name] for m in mine) * scale for name in mine[0]["groups"]}
+        whole = sum(groups.values())
+        columns.append([f"{1000 * s:.1f} ms, {100 * s / whole:.0f} %" for s in groups.values()])
+        columns[-1].append(f"{1000 * whole:.1f} ms")
+        columns[-1].append(f"{1000 * scale * median(m['seconds'] for m in mine):.1f} ms")
+        drawn += [Bar(f"{system}: {name}", s / whole, s / whole, s / whole, True) for name, s in groups.items()]
+        work = sentences[system] * flop * passes
+        notes.append(f"{system}, {100 * work * cores / groups[profile.PRODUCTS] / peak:.0f} %")
+    names = [*profile.GROUPS, profile.REST, "together, under the profiler", "the same without it"]
+    head = ["", f"a step of {sentences[profile.TRAINING]} sentences", "1,000 sentences, one core"]
+    text = table(head[: 1 + len(columns)], [list(row) for row in zip(names, *columns, strict=True)])
+    note = f"\n\nSpeed of the matrix products alone, as a share of the peak: {'; '.join(notes)}."
+    return Section(text + note, bars("Where the time goes, as shares", drawn))
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], Section]] = {
     "train": _train,
     "encode": _encode,
@@ -265,4 +293,5 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Section]] = {
     "stage1": _stage1,
     "memory": _memory,
     "scaling": _scaling,
+    "profile": _profile,
 }

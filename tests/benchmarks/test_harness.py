@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +86,39 @@ def test_a_contender_lives_in_one_process_of_its_own(monkeypatch):
     with Worker(SYSTEMS[0], isolate=True) as worker:
         first, second = worker.measure(0), worker.measure(1)
     assert first["process"] == second["process"] != os.getpid()
+
+
+STOPPED = """
+import sys, time
+from benchmarks import harness
+from tests.benchmarks.fake import build
+harness.PRELOADED = ("json",)
+with harness.Worker(harness.System("a", build, {"seconds": 1.0}), isolate=True) as worker:
+    print(worker.measure(0)["process"], flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the process in /proc")
+def test_no_contender_outlives_a_killed_run():
+    run = subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    contender = int(run.stdout.readline())
+    os.kill(contender, 0)
+    run.kill()
+    run.wait()
+    for _ in range(300):
+        if not is_running(contender):
+            return
+        time.sleep(0.1)
+    pytest.fail("the contender is still there")
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_the_peak_is_a_rate_of_products():

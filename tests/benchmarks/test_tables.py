@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import encode, machine, memory, scaling, stage1, train
+from benchmarks import encode, machine, memory, profile, scaling, stage1, train
 from benchmarks.report import section
 from benchmarks.run import Inputs, Run, sample
 from gradate.data.benchmarks import Benchmark, Subset, Task
@@ -38,7 +38,9 @@ def run(inputs, tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize(("table", "contenders"), [(train, 4), (encode, 3), (stage1, 3), (memory, 2), (scaling, 1)])
+@pytest.mark.parametrize(
+    ("table", "contenders"), [(train, 4), (encode, 3), (stage1, 3), (memory, 2), (scaling, 1), (profile, 2)]
+)
 def test_a_quick_trial_measures_every_contender(table, contenders, run, tmp_path, monkeypatch):
     monkeypatch.setenv("GRADATE_CACHE", "off")
     name = table.__name__.rpartition(".")[2]

@@ -19,8 +19,8 @@ def keep_freed_memory() -> bool:
     """Make glibc keep up to `KEPT` bytes that were freed, once and for the whole process; yields whether it does.
 
     glibc gives freed memory back to the system, which has to fill every page of it with zeros before the next pass can
-    use it: 4,500 page faults, 7 % of the time, for each batch of 1,024 tokens of a small encoder. Who has set these
-    limits by the environment is left alone, as is a process without glibc.
+    use it: thousands of page faults for each batch of a small encoder. Who has set these limits by the environment is
+    left alone, as is a process without glibc.
     """
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from gradate.engine.dropout import dropout
 
 NAME = "packed"
 """Name under which transformers knows this attention."""
-LEAST_REAL = 0.8
+LEAST_REAL = 0.5
 """Share of real tokens below which a block of sequences is split by length."""
 FUSED_FROM = 192
 """Tokens from which on torch's fused kernel beats plain products (measured on one CPU core, head size 32)."""
@@ -47,6 +49,13 @@ class Plan:
     blocks: tuple[Block, ...]
     source: Tensor | None
     slot: Tensor | None
+    made: dict[Hashable, Tensor | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, key: Hashable, make: Callable[[], Tensor | None]) -> Tensor | None:
+        """What `make` gives, made by the first layer for all."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
 
     @classmethod
     def of(cls, boundaries: Tensor) -> Plan:
@@ -163,6 +172,8 @@ def packed_attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, is_causal=is_causal, **kwargs
         )
+    # Rotated queries and keys are float32 where values are what autocast made them.
+    query, key = query.to(value.dtype), key.to(value.dtype)
     groups = getattr(module, "num_key_value_groups", 1)
     key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     heads, tokens, size = query.shape[1:]
@@ -176,7 +187,8 @@ def packed_attention(
     for block in plan.blocks:
         inside = slice(block.first, block.first + block.count * block.length)
         parts = [p[inside].view(block.count, block.length, heads, size).transpose(1, 2) for p in rows]
-        mixed = _attend(parts[0], parts[1], parts[2], block, scale, dropout, causal)
+        bias = plan.once((block.first, causal, heads, query.dtype), partial(_bias, block, causal, heads, query))
+        mixed = _attend(parts[0], parts[1], parts[2], block, bias, scale, dropout)
         outputs.append(mixed.transpose(1, 2).reshape(block.count * block.length, heads * size))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     if plan.slot is not None:
@@ -185,32 +197,33 @@ def packed_attention(
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, block: Block, scale: float, probability: float, causal: bool
+    query: Tensor, key: Tensor, value: Tensor, block: Block, bias: Tensor | None, scale: float, probability: float
 ) -> Tensor:
-    """Attention inside one rectangle, all tensors (count, heads, length, size)."""
+    """Attention inside one rectangle: (count, heads, length, size), the bias (count * heads, 1 or length, length)."""
     count, heads, length, size = query.shape
-    mask = _mask(block, causal, query.device)
     if length >= FUSED_FROM and probability == 0:
+        mask = None if bias is None else bias.view(count, heads, *bias.shape[1:])
         return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     flat = (count * heads, length, size)
-    scores = torch.bmm((query * scale).reshape(flat), key.reshape(flat).transpose(1, 2))
-    if mask is not None:
-        scores = scores.view(count, heads, length, length).masked_fill(~mask, -torch.inf).view(scores.shape)
+    start, beta = (query.new_empty(1, 1, 1), 0) if bias is None else (bias, 1)
     with torch.autocast(query.device.type, enabled=False):
-        # The kernel computes in float32 whatever it reads; autocast would make two copies more.
-        weights = torch.softmax(scores, dim=-1)
-    weights = dropout(weights.to(value.dtype), probability)
-    return torch.bmm(weights, value.reshape(flat)).view(count, heads, length, size)
+        # The softmax kernel computes in float32 whatever it reads; autocast would make two copies more.
+        scores = torch.baddbmm(start, query.reshape(flat), key.reshape(flat).transpose(1, 2), beta=beta, alpha=scale)
+        weights = dropout(torch.softmax(scores, dim=-1), probability)
+        return torch.bmm(weights, value.reshape(flat)).view(count, heads, length, size)
 
 
-def _mask(block: Block, causal: bool, device: torch.device) -> Tensor | None:
-    """Which key (last axis) a query may read: (count or 1, 1, length or 1, length); None: all."""
-    position = torch.arange(block.length, device=device)
-    mask = None if block.lengths is None else (position < block.lengths[:, None])[:, None, None]
+def _bias(block: Block, causal: bool, heads: int, like: Tensor) -> Tensor | None:
+    """What is added to scores so that a query reads what it may, 0 or -inf, as `_attend` has it; None: all of it."""
+    position = torch.arange(block.length, device=like.device)
+    read = None if block.lengths is None else (position < block.lengths[:, None])[:, None, None]
     if causal:
         before = (position <= position[:, None])[None, None]
-        mask = before if mask is None else mask & before
-    return mask
+        read = before if read is None else read & before
+    if read is None:
+        return None
+    bias = torch.zeros(read.shape, dtype=like.dtype, device=like.device).masked_fill_(~read, -torch.inf)
+    return bias.expand(block.count, heads, *bias.shape[2:]).reshape(block.count * heads, *bias.shape[2:])
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> Tensor | None:
