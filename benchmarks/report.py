@@ -49,6 +49,14 @@ def _bars(title: str, measured: Sequence[tuple[str, Spread | None]], ours: Seque
     return bars(title, rows)
 
 
+def _four_times(rate: Spread | None, flop: float, peak: float) -> str:
+    """What four times the peer's speed would ask of this machine."""
+    if rate is None:
+        return ""
+    share = 100 * 4 * rate.median * flop / peak
+    return f"\n\nFour times sentence-transformers' defaults would be {share:.0f} % of this machine's bf16 peak."
+
+
 def _candidates(found: dict[str, Any], chosen: str, unit: str) -> str:
     measurements = _part(found, "candidates")
     names = list(dict.fromkeys(m["system"] for m in measurements))
@@ -91,6 +99,7 @@ def _train(found: dict[str, Any]) -> Section:
     best = train.best_candidate(found)
     note = _candidates(found, f"{best}, whose epoch ends first, compilation included", "sentences/s")
     title = "Training, batch 16: sentences per second"
+    note += _four_times(_spread_of(segments, train.STOCK, "rate"), flop, peak)
     return Section(table(head, rows) + note + _seeds(epochs), _bars(title, drawn, [train.OURS]))
 
 
@@ -130,7 +139,8 @@ def _encode(found: dict[str, Any]) -> Section:
     head += ["cosine to fp32, smallest", "mean"]
     size, compiled = encode.best_candidate(found)
     chosen = encode.COMPILED if compiled else encode.candidate_name(size)
-    text = table(head, rows) + _candidates(found, chosen, "sentences/s on a sample") + _tasks(rounds, names)
+    text = table(head, rows) + _candidates(found, chosen, "sentences/s on a sample")
+    text += _four_times(dict(rates)[encode.STOCK], facts["flop_per_sentence"], peak) + _tasks(rounds, names)
     return Section(text, _bars("Encoding: sentences per second", rates, [encode.OURS]))
 
 
