@@ -37,5 +37,6 @@ def raw_data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def unpack(archive: Path, folder: Path) -> Path:
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        # Python before 3.10.12 and 3.11.4 has no filters.
+        tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return folder

@@ -97,12 +97,28 @@ def test_an_archive_without_the_layout_is_refused(tmp_path: Path, monkeypatch: p
         b"no archive",
     ],
 )
-def test_unsafe_and_broken_archives_leave_nothing_behind(tmp_path: Path, archive: bytes) -> None:
+@pytest.mark.parametrize("filters", [True, False])
+def test_unsafe_and_broken_archives_leave_nothing_behind(
+    tmp_path: Path, archive: bytes, filters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
     target = tmp_path / "target" / "folder"
     with pytest.raises(InputError, match="is no safe and whole tar archive"):
         extract(_write(tmp_path / "a.tar", archive), target)
     assert not target.exists() and list(target.parent.iterdir()) == []
     assert not (tmp_path / "target" / "outside").exists() and not (tmp_path / "outside").exists()
+
+
+def test_a_python_without_filters_unpacks_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = _write(tmp_path / "a.tar", _tar(("STS/a", b"a"), ("./STS/b/c", b"c")))
+    extract(archive, tmp_path / "with")
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    extract(archive, tmp_path / "without")
+    for folder in ("with", "without"):
+        files = [file for file in (tmp_path / folder).rglob("*") if file.is_file()]
+        found = {file.relative_to(tmp_path / folder).as_posix(): file.read_bytes() for file in files}
+        assert found == {"STS/a": b"a", "STS/b/c": b"c"}
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:

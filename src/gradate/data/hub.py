@@ -80,7 +80,7 @@ def extract(archive: Path, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}."))
         with tarfile.open(archive) as tar:
-            tar.extractall(temporary, filter="data")
+            _unpack(tar, temporary)
         temporary.replace(folder)
     except tarfile.TarError as error:
         what = f"is no safe and whole tar archive: {error}"
@@ -91,3 +91,16 @@ def extract(archive: Path, folder: Path) -> None:
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    # Python before 3.10.12 and 3.11.4 extracts whatever an archive says; there only plain files inside are taken.
+    inside = folder.resolve()
+    for member in tar:
+        target = (inside / member.name).resolve()
+        if not (member.isfile() or member.isdir()) or (target != inside and inside not in target.parents):
+            raise tarfile.ExtractError(f"{member.name!r} is no file or folder inside it")
+        tar.extract(member, inside, set_attrs=False)
