@@ -40,6 +40,16 @@ def tiny_encoder(folder: Path | str | None = None, *, seed: int = 0, normalize: 
     return encoder.eval()
 
 
+def set_dropout(encoder: SentenceTransformer, probability: float) -> None:
+    """Give every dropout of a BERT, that of its attention weights included, another probability."""
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = probability
+        if hasattr(module, "dropout_prob"):
+            module.dropout_prob = probability
+    encoder.get_submodule("0.model").config.attention_probs_dropout_prob = probability
+
+
 def _tokenizer() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(WordPiece(VOCABULARY, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer()

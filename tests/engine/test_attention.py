@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -40,13 +42,26 @@ def test_values_and_gradients_are_those_of_each_text_alone(lengths: list[int], c
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_long_texts_take_the_fused_kernel_and_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_texts_take_the_fused_kernel_and_agree(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
     lengths = [200, 230, 5]
     inputs = [torch.randn(1, HEADS, sum(lengths), SIZE) for _ in range(3)]
-    fused, _ = packed_attention(nn.Identity(), *inputs, None, cu_seq_lens_q=boundaries(lengths))
+    call = partial(packed_attention, nn.Identity(), *inputs, None, is_causal=causal)
+    fused, _ = call(cu_seq_lens_q=boundaries(lengths))
+    masks = [made.numel() for made in attention._last.plan.made.values() if made is not None]
+    assert max(masks) <= 3 * 230 * (230 if causal else 1), "one mask serves all heads"
     monkeypatch.setattr(attention, "FUSED_FROM", 10_000)
-    plain, _ = packed_attention(nn.Identity(), *inputs, None, cu_seq_lens_q=boundaries(lengths))
+    plain, _ = call(cu_seq_lens_q=boundaries(lengths))
     torch.testing.assert_close(fused, plain, atol=1e-5, rtol=1e-4)
+
+
+def test_rotated_queries_and_keys_meet_values_in_their_precision() -> None:
+    query, key = torch.randn(1, HEADS, 9, SIZE), torch.randn(1, HEADS, 9, SIZE)
+    value = torch.randn(1, HEADS, 9, SIZE).bfloat16()
+    packed, _ = packed_attention(nn.Identity(), query, key, value, None, cu_seq_lens_q=boundaries([4, 5]))
+    assert packed.dtype == torch.bfloat16
+    expected = one_by_one(query, key, value.float(), [4, 5], False)
+    torch.testing.assert_close(packed.float(), expected, atol=5e-2, rtol=5e-2)
 
 
 def test_fewer_key_heads_than_query_heads() -> None:

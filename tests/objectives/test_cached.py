@@ -18,7 +18,7 @@ from gradate.objectives.cached import CachedObjective
 from gradate.objectives.config import ObjectiveConfig
 from gradate.objectives.pair import PairObjective
 from gradate.scale import LabelScale
-from tests.tiny import tiny_encoder
+from tests.tiny import set_dropout, tiny_encoder
 
 SCALE = LabelScale.from_values([0, 1, 2, 3])
 FIRST = ["a b c", "d", "e f g h i j k", "l m", "n o p q r", "s t", "u v w x y z a b"]
@@ -58,12 +58,7 @@ LABELS = pytest.mark.parametrize("labels", [GRADES, torch.stack([GRADES, WEIGHTS
 def made() -> Callable[..., Any]:
     def make(kind: Callable[..., Any], *, dropout: float = 0.0, checkpointing: bool = False) -> Any:
         encoder = tiny_encoder(normalize=False)
-        for module in encoder.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = dropout
-            if hasattr(module, "dropout_prob"):
-                module.dropout_prob = dropout
-        encoder.get_submodule("0.model").config.attention_probs_dropout_prob = dropout
+        set_dropout(encoder, dropout)
         if checkpointing:
             encoder.get_submodule("0.model").gradient_checkpointing_enable()
         torch.manual_seed(1)

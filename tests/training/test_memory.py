@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from gradate.engine.precision import Precision
 from gradate.errors import InputError
@@ -21,7 +20,7 @@ from gradate.training.callbacks.run_log import RunLog
 from gradate.training.fit import hand_over_head, run_stage
 from gradate.training.stage import Stage
 from tests.graded import graded_pairs
-from tests.tiny import tiny_encoder
+from tests.tiny import set_dropout, tiny_encoder
 
 OBJECTIVE = ObjectiveConfig(k=2.0, x0=0.25)
 
@@ -37,12 +36,7 @@ class BatchWise(ObjectiveConfig):
 
 def train(folder: Path, *, dropout: float = 0.0, precision: str = "fp32", **settings: Any) -> dict[str, torch.Tensor]:
     encoder = tiny_encoder()
-    for module in encoder.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = dropout
-        if hasattr(module, "dropout_prob"):
-            module.dropout_prob = dropout
-    encoder.get_submodule("0.model").config.attention_probs_dropout_prob = dropout
+    set_dropout(encoder, dropout)
     model, pairs = GradedModel(encoder, precision="fp32"), graded_pairs(45)
     if settings.pop("weighted", False):
         pairs = replace(pairs, weights=np.linspace(0.5, 1.5, 45))

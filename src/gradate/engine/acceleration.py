@@ -74,8 +74,9 @@ def accelerated(encoder: SentenceTransformer, precision: Precision) -> Iterator[
 
     hook = register_optimizer_step_post_hook(expire)
     try:
-        with packed(encoder) as packs:
+        if on_cpu:
             keep_freed_memory()
+        with packed(encoder) as packs:
             for layer in encoder.modules() if on_cpu else ():
                 if "forward" in vars(layer):
                     continue  # accelerated already, by a stage that is being evaluated

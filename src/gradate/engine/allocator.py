@@ -16,11 +16,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep up to `KEPT` bytes that were freed, once and for the whole process; yields whether it does.
+    """Make glibc keep up to `KEPT` bytes that were freed, once and for the whole process.
 
     glibc gives freed memory back to the system, which has to fill every page of it with zeros before the next pass can
     use it: thousands of page faults for each batch of a small encoder. Who has set these limits by the environment is
     left alone, as is a process without glibc.
+
+    Returns:
+        Whether it does now.
     """
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return False

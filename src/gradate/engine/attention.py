@@ -187,8 +187,13 @@ def packed_attention(
     for block in plan.blocks:
         inside = slice(block.first, block.first + block.count * block.length)
         parts = [p[inside].view(block.count, block.length, heads, size).transpose(1, 2) for p in rows]
-        bias = plan.once((block.first, causal, heads, query.dtype), partial(_bias, block, causal, heads, query))
-        mixed = _attend(parts[0], parts[1], parts[2], block, bias, scale, dropout)
+        # The fused kernel reads one bias for all heads; a plain product needs each head's own.
+        fused = block.length >= FUSED_FROM and dropout == 0
+        copies = 1 if fused else heads
+        bias = plan.once((block.first, causal, copies, query.dtype), partial(_bias, block, causal, copies, rows[0]))
+        query, key, value = parts
+        attend = _fused if fused else partial(_plain, probability=dropout)
+        mixed = attend(query, key, value, bias, scale)
         outputs.append(mixed.transpose(1, 2).reshape(block.count * block.length, heads * size))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     if plan.slot is not None:
@@ -196,14 +201,20 @@ def packed_attention(
     return joined.view(1, tokens, heads, size), None
 
 
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, block: Block, bias: Tensor | None, scale: float, probability: float
+def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """Attention inside one rectangle, tensors (count, heads, length, size), by torch's kernel.
+
+    The bias is (count, 1 or length, length).
+    """
+    mask = None if bias is None else bias[:, None]
+    return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
+def _plain(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float, *, probability: float
 ) -> Tensor:
-    """Attention inside one rectangle: (count, heads, length, size), the bias (count * heads, 1 or length, length)."""
+    """The same by plain products, with dropout; the bias is (count * heads, 1 or length, length)."""
     count, heads, length, size = query.shape
-    if length >= FUSED_FROM and probability == 0:
-        mask = None if bias is None else bias.view(count, heads, *bias.shape[1:])
-        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     flat = (count * heads, length, size)
     start, beta = (query.new_empty(1, 1, 1), 0) if bias is None else (bias, 1)
     with torch.autocast(query.device.type, enabled=False):
@@ -213,8 +224,11 @@ def _attend(
         return torch.bmm(weights, value.reshape(flat)).view(count, heads, length, size)
 
 
-def _bias(block: Block, causal: bool, heads: int, like: Tensor) -> Tensor | None:
-    """What is added to scores so that a query reads what it may, 0 or -inf, as `_attend` has it; None: all of it."""
+def _bias(block: Block, causal: bool, copies: int, like: Tensor) -> Tensor | None:
+    """What is added to scores so that a query reads what it may: 0 or -inf, (count * copies, 1 or length, length).
+
+    None where it may read everything.
+    """
     position = torch.arange(block.length, device=like.device)
     read = None if block.lengths is None else (position < block.lengths[:, None])[:, None, None]
     if causal:
@@ -223,7 +237,7 @@ def _bias(block: Block, causal: bool, heads: int, like: Tensor) -> Tensor | None
     if read is None:
         return None
     bias = torch.zeros(read.shape, dtype=like.dtype, device=like.device).masked_fill_(~read, -torch.inf)
-    return bias.expand(block.count, heads, *bias.shape[2:]).reshape(block.count * heads, *bias.shape[2:])
+    return bias.expand(block.count, copies, *bias.shape[2:]).reshape(block.count * copies, *bias.shape[2:])
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> Tensor | None:
