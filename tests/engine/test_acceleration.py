@@ -10,8 +10,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from gradate.engine import acceleration
+from gradate.engine import acceleration, packing
 from gradate.engine.acceleration import Acceleration, accelerated
+from gradate.engine.embedding import filled_rows
 from gradate.engine.packing import embed_together
 from gradate.engine.precision import resolve_precision
 from tests.tiny import tiny_encoder
@@ -81,6 +82,40 @@ def test_gradients_accumulate_and_later_steps_start_from_nothing(precision: obje
     for name, value in once.items():
         torch.testing.assert_close(twice[name], 2 * value, atol=1e-6, rtol=1e-2, msg=name)
         assert torch.equal(again[name], value), name
+
+
+def test_packs_are_filled_up_to_few_shapes() -> None:
+    encoder, shapes = no_dropout(tiny_encoder()), []
+    with accelerated(encoder, FP32):
+        encoder.get_submodule("0.model.embeddings").register_forward_hook(
+            lambda layer, inputs, output: shapes.append(output.shape[1])
+        )
+        for left in (LEFT[:1], LEFT[:2], LEFT):
+            alone = embed_together(encoder, [encoder.preprocess(left)])[0]
+            u, v = embed_together(encoder, [encoder.preprocess(left), encoder.preprocess(RIGHT)])
+            assert len(u) == len(left) and len(v) == len(RIGHT)
+            torch.testing.assert_close(u, alone, atol=1e-5, rtol=1e-4)
+    assert all(tokens % packing.STEP == 0 for tokens in shapes)
+
+
+def test_rows_that_no_text_names_are_left_out_of_the_norm_and_nothing_else_is() -> None:
+    encoder = no_dropout(tiny_encoder())
+    with accelerated(encoder, FP32):
+        gradients(encoder)
+        read = 0
+        for name, parameter in encoder.named_parameters():
+            if parameter.grad is None:
+                continue
+            rows = filled_rows(parameter.grad)
+            if rows is None:
+                assert "embeddings" not in name or parameter.numel() < 100
+                continue
+            read += 1
+            left_out = parameter.grad.clone()
+            left_out[rows] = 0
+            assert len(rows) < len(parameter) and not left_out.any()
+            assert len(rows) == len(set(rows.tolist()))
+    assert read > 0
 
 
 @pytest.mark.parametrize("kind", ["fused", "foreach"])

@@ -8,14 +8,19 @@ import torch
 from gradate.engine.dropout import dropout
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("probability", [0.01, 0.1, 0.5, 0.9])
-def test_share_and_mean(probability: float) -> None:
+def test_share_and_mean(probability: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    values = torch.ones(400_003)
+    values = torch.ones(400_003, dtype=dtype)
     kept = dropout(values, probability)
+    assert kept.dtype == dtype
+    kept = kept.float()
     assert float((kept == 0).float().mean()) == pytest.approx(probability, abs=0.005)
     assert float(kept.mean()) == pytest.approx(1, abs=0.02)
-    assert kept[kept != 0].unique().item() == pytest.approx(1 / (1 - probability), rel=1e-3)
+    assert kept[kept != 0].unique().item() == pytest.approx(
+        1 / (1 - probability), rel=1e-3 if dtype == torch.float32 else 4e-3
+    )
 
 
 def test_gradient_passes_where_values_passed() -> None:

@@ -84,6 +84,21 @@ def test_the_gradient_is_the_exact_one_up_to_bfloat16() -> None:
         assert (found - expected).norm() < 0.01 * expected.norm()
 
 
+def test_layers_that_read_one_input_share_its_copy() -> None:
+    queries, keys = LinearInBfloat16(layer(bias=False)), LinearInBfloat16(layer(bias=False))
+    input = torch.randn(2, 24)
+    shared = [product(input).grad_fn.saved_tensors[0] for product in (queries, keys)]
+    assert shared[0] is shared[1]
+    other = input.clone()
+    assert queries(other).grad_fn.saved_tensors[0] is not shared[0]
+    before = queries(other).detach().clone()
+    other.mul_(2)
+    torch.testing.assert_close(queries(other).detach(), 2 * before)
+    with torch.inference_mode():
+        unversioned = input.clone()
+        torch.testing.assert_close(queries(unversioned), queries(input).detach(), atol=1e-2, rtol=1e-2)
+
+
 def test_a_graph_alone_keeps_no_blocks_and_blocks_alone_no_copy() -> None:
     trained, evaluated = LinearInBfloat16(layer(bias=False)), LinearInBfloat16(layer(bias=False))
     trained(torch.randn(2, 24))

@@ -100,9 +100,12 @@ def test_the_start_is_kept_where_no_checkpoint_beats_it(train: Train) -> None:
             torch.testing.assert_close(value, start[name], atol=1e-6, rtol=0, msg=name)
 
 
-def test_head_is_clipped_with_the_encoder(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("large_table", [1 << 20, 100])
+def test_head_is_clipped_with_the_encoder(train: Train, monkeypatch: pytest.MonkeyPatch, large_table: int) -> None:
+    from gradate.engine import acceleration
     from gradate.training.trainer import GradedTrainer
 
+    monkeypatch.setattr(acceleration, "LARGE_TABLE", large_table)
     norms = []
     original = GradedTrainer._clip_grad_norm
 

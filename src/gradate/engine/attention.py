@@ -18,6 +18,8 @@ from gradate.engine.dropout import dropout
 
 NAME = "packed"
 """Name under which transformers knows this attention."""
+KEYS_FIRST_BELOW = 32
+"""Tokens below which softmax over the last dimension, its rows this short, costs more than the products (measured)."""
 LEAST_REAL = 0.5
 """Share of real tokens below which a block of sequences is split by length."""
 FUSED_FROM = 192
@@ -218,10 +220,15 @@ def _plain(
     flat = (count * heads, length, size)
     start, beta = (query.new_empty(1, 1, 1), 0) if bias is None else (bias, 1)
     with torch.autocast(query.device.type, enabled=False):
-        # The softmax kernel computes in float32 whatever it reads; autocast would make two copies more.
-        scores = torch.baddbmm(start, query.reshape(flat), key.reshape(flat).transpose(1, 2), beta=beta, alpha=scale)
-        weights = dropout(torch.softmax(scores, dim=-1), probability)
-        return torch.bmm(weights, value.reshape(flat)).view(count, heads, length, size)
+        # Over the last dimension softmax computes in float32 whatever it reads; autocast would make two copies more.
+        left, right = query.reshape(flat), key.reshape(flat)
+        if length < KEYS_FIRST_BELOW:
+            scores = torch.baddbmm(start.transpose(1, 2), right, left.transpose(1, 2), beta=beta, alpha=scale)
+            weights = torch.softmax(scores, dim=1, dtype=torch.float32).to(value.dtype).transpose(1, 2)
+        else:
+            scores = torch.baddbmm(start, left, right.transpose(1, 2), beta=beta, alpha=scale)
+            weights = torch.softmax(scores, dim=-1)
+        return torch.bmm(dropout(weights, probability), value.reshape(flat)).view(count, heads, length, size)
 
 
 def _bias(block: Block, causal: bool, copies: int, like: Tensor) -> Tensor | None:

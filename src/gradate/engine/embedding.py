@@ -36,9 +36,16 @@ class EmbeddingByRows:
             for filled in self.filled:
                 self.gradient.index_fill_(0, filled, 0)
             self.filled = []
+            self.gradient.filled = self.filled  # type: ignore[attr-defined]
             weight.grad = self.gradient
         self.filled.append(rows)
         weight.grad.index_add_(0, rows, gradient.to(weight.dtype))
+
+
+def filled_rows(gradient: Tensor) -> Tensor | None:
+    """Rows of a gradient that may be other than zero, each once; None: any of them."""
+    filled: list[Tensor] | None = getattr(gradient, "filled", None)
+    return None if filled is None else torch.unique(torch.cat(filled))
 
 
 class _Rows(torch.autograd.Function):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from typing import Any
 
 import torch
@@ -30,7 +32,7 @@ class LinearInBfloat16:
     def __call__(self, input: Tensor) -> Tensor:
         """Product with the weights, (…, out) in bfloat16, of an input (…, in)."""
         if not torch.is_grad_enabled():
-            return self.weight.product(input.to(torch.bfloat16), self.bias)
+            return self.weight.product(_low(input), self.bias)
         output: Tensor = _Product.apply(  # type: ignore[no-untyped-call]
             input, self.layer.weight, self.layer.bias, self.weight, self.bias
         )
@@ -38,13 +40,27 @@ class LinearInBfloat16:
 
     def with_gelu(self, input: Tensor) -> Tensor:
         """The same product through GELU, where there is no graph; one pass less over the widest numbers there are."""
-        return self.weight.product(input.to(torch.bfloat16), self.bias, gelu=True)
+        return self.weight.product(_low(input), self.bias, gelu=True)
 
     def expire(self) -> None:
         """Make the copies anew in the next pass."""
         for kept in (self.weight, self.bias):
             if kept is not None:
                 kept.expire()
+
+
+_last = threading.local()
+
+
+def _low(input: Tensor) -> Tensor:
+    """The input in bfloat16: one copy for layers that read the same one after another, as queries, keys, values do."""
+    if input.dtype == torch.bfloat16 or input.is_inference():
+        return input.to(torch.bfloat16)
+    kept = getattr(_last, "input", None)
+    if kept is None or kept() is not input or _last.version != input._version:
+        _last.input, _last.version, _last.low = weakref.ref(input), input._version, input.to(torch.bfloat16)
+    low: Tensor = _last.low
+    return low
 
 
 class _Kept:
@@ -108,7 +124,7 @@ class _Weight(_Kept):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None, kept: _Kept, offset: _Kept) -> Tensor:
-        low = input.to(torch.bfloat16)
+        low = _low(input)
         ctx.save_for_backward(low)
         ctx.kept, ctx.offset, ctx.dtype = kept, offset, input.dtype
         return nn.functional.linear(low, kept.current(), None if offset is None else offset.current())

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 FORWARD_KEYS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"}
 TOLERANCE = 1e-3
 """Largest difference between padded and packed embeddings, relative to the longest, that still counts as equal."""
+STEP = 16
+"""A pack's tokens are filled up to a multiple of this: oneDNN prepares a product anew for every shape it meets."""
 PROBE = ("one", "a few more words", "a text of some length, so that the three of them differ in how long they are")
 
 _verdicts: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
@@ -127,7 +129,25 @@ def embed_together(encoder: nn.Module, columns: Sequence[dict[str, Any]]) -> lis
             sum(rows), width, device=together["input_ids"].device, requires_grad=torch.is_grad_enabled()
         )
         return list(torch.split(zeros, rows))
-    return list(torch.split(encoder(together)["sentence_embedding"], rows))
+    missing = -together["input_ids"].numel() % STEP
+    if missing:
+        together = join_packs([together, _filler(together, missing)])
+        rows.append(1)
+    return list(torch.split(encoder(together)["sentence_embedding"], rows))[: len(columns)]
+
+
+def _filler(pack: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """One more text for a pack, that nobody reads: its first token, again and again."""
+    boundaries = pack["cu_seq_lens_q"].new_tensor([0, tokens])
+    return pack | {
+        "input_ids": pack["input_ids"][:, :1].expand(1, tokens),
+        "position_ids": pack["position_ids"][:, :1].expand(1, tokens),
+        "seq_idx": pack["seq_idx"].new_zeros(1, tokens),
+        "cu_seq_lens_q": boundaries,
+        "cu_seq_lens_k": boundaries,
+        "max_length_q": tokens,
+        "max_length_k": tokens,
+    }
 
 
 def join_packs(packs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from torch import Tensor, nn
 
+from gradate.engine.embedding import filled_rows
 from gradate.errors import GradateError, TrainingStopped
 from gradate.objectives.cached import CachedObjective
 from gradate.objectives.pair import PairObjective
@@ -115,11 +116,16 @@ class GradedTrainer(SentenceTransformerTrainer):
                 dist.all_reduce(gradient)
                 gradient.div_(_world_size())
         gradients = [p.grad for p in (*model.parameters(), *head) if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
+        rows = [filled_rows(gradient) for gradient in gradients]
+        parts = [g if r is None else g.index_select(0, r) for g, r in zip(gradients, rows, strict=True)]
+        norm = nn.utils.get_total_norm(parts)
         if not torch.isfinite(norm):
             self._stop("the gradient", float(norm))
         if norm > self.args.max_grad_norm:
-            torch._foreach_mul_(gradients, self.args.max_grad_norm / (norm + 1e-6))
+            torch._foreach_mul_(parts, self.args.max_grad_norm / (norm + 1e-6))
+            for gradient, filled, part in zip(gradients, rows, parts, strict=True):
+                if filled is not None:
+                    gradient.index_copy_(0, filled, part)
         return norm
 
     def _stop(self, what: str, value: float) -> None:
