@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.report import best_peak, section
 from benchmarks.run import COMMITTED, ROOT
+from benchmarks.targets import targets
 
 WORDS = ROOT / "benchmarks" / "words" / "performance.md"
 PAGE = ROOT / "docs" / "results" / "performance.md"
@@ -29,6 +30,8 @@ def render(results: Mapping[str, dict[str, Any]], words: str) -> tuple[str, dict
 
     def fill(mark: re.Match[str]) -> str:
         name = mark.group(1)
+        if name == "targets":
+            return targets(results)
         shown = []
         for stem in (name, f"{name}-gpu"):
             if stem in results:
