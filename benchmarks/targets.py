@@ -39,11 +39,11 @@ class Target:
     def row(self, found: Mapping[str, dict[str, Any]]) -> list[str]:
         """Cells of the table."""
         value = self.reached(found[self.results]) if self.results in found else None
-        sign, digits = ("≤", 2) if self.at_most else ("≥", 0)
-        reached = spread(value, digits if self.unit != " ×" or self.at_most else 1, self.unit)
+        digits = 2 if self.at_most else 1 if self.unit == " ×" else 0
         met = value is not None and (value.median <= self.required if self.at_most else value.median >= self.required)
-        asked = f"{sign} {self.required:g}{self.unit}"
+        asked = f"{'≤' if self.at_most else '≥'} {self.required:g}{self.unit}"
         aimed = "" if self.aim is None else f"{self.aim:g}{self.unit}"
+        reached = spread(value, digits, self.unit)
         return [self.work, self.against, asked, aimed, reached, "–" if value is None else "yes" if met else "**no**"]
 
 

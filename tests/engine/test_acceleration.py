@@ -95,7 +95,7 @@ def test_packs_are_filled_up_to_few_shapes() -> None:
             u, v = embed_together(encoder, [encoder.preprocess(left), encoder.preprocess(RIGHT)])
             assert len(u) == len(left) and len(v) == len(RIGHT)
             torch.testing.assert_close(u, alone, atol=1e-5, rtol=1e-4)
-    assert all(tokens % packing.STEP == 0 for tokens in shapes)
+    assert all(tokens % packing.PACK_MULTIPLE == 0 for tokens in shapes)
 
 
 def test_rows_that_no_text_names_are_left_out_of_the_norm_and_nothing_else_is() -> None:

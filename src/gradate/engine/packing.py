@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 FORWARD_KEYS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"}
 TOLERANCE = 1e-3
 """Largest difference between padded and packed embeddings, relative to the longest, that still counts as equal."""
-STEP = 16
-"""A pack's tokens are filled up to a multiple of this: oneDNN prepares a product anew for every shape it meets."""
+PACK_MULTIPLE = 16
+"""On a CPU tokens are filled up to a multiple of this: oneDNN prepares a product anew for every shape it meets."""
 PROBE = ("one", "a few more words", "a text of some length, so that the three of them differ in how long they are")
 
 _verdicts: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
@@ -129,8 +129,8 @@ def embed_together(encoder: nn.Module, columns: Sequence[dict[str, Any]]) -> lis
             sum(rows), width, device=together["input_ids"].device, requires_grad=torch.is_grad_enabled()
         )
         return list(torch.split(zeros, rows))
-    missing = -together["input_ids"].numel() % STEP
-    if missing:
+    missing = -together["input_ids"].numel() % PACK_MULTIPLE
+    if missing and together["input_ids"].device.type == "cpu":
         together = join_packs([together, _filler(together, missing)])
         rows.append(1)
     return list(torch.split(encoder(together)["sentence_embedding"], rows))[: len(columns)]
