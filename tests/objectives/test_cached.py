@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gradate.engine.packing import packed
 from gradate.models.head import PairHead
+from gradate.objectives.base import Objective
 from gradate.objectives.cached import CachedObjective
 from gradate.objectives.config import ObjectiveConfig
 from gradate.objectives.pair import PairObjective
@@ -27,20 +28,21 @@ GRADES = torch.tensor([0.0, 1, 2, 3, 1, 0, 2], dtype=torch.float64)
 WEIGHTS = torch.tensor([0.5, 2, 1, 0, 1.5, 1, 1], dtype=torch.float64)
 
 
-class PearsonObjective(nn.Module):
+class PearsonObjective(Objective):
     """1 − Pearson correlation of head and grades: its value depends on who shares the batch."""
 
     per_example = False
 
     def __init__(self, model: SentenceTransformer, head: PairHead) -> None:
-        super().__init__()
-        self.model, self.head = model, head
+        super().__init__(model, ObjectiveConfig())
+        self.head = head
 
-    def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        u, v = embed_columns(self.model, sentence_features, separate_first=False)
-        return self.from_embeddings(u, v, labels)
+    def forward(self, sentence_features: Any, labels: Tensor | None = None) -> Tensor:
+        return self.from_embeddings(embed_columns(self.model, sentence_features, separate_first=False), labels)
 
-    def from_embeddings(self, u: Tensor, v: Tensor, labels: Tensor) -> Tensor:
+    def from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
+        u, v = embeddings
+        assert labels is not None
         grades, weights = (labels[:, 0], labels[:, 1]) if labels.ndim == 2 else (labels, torch.ones_like(labels))
         x, y = (side - (side * weights).sum() / weights.sum() for side in (self.head(u, v), grades))
         return 1 - (x * y * weights).sum() / ((x * x * weights).sum() * (y * y * weights).sum()).sqrt()
@@ -110,7 +112,7 @@ def test_both_passes_draw_the_same_dropout(made, kind, mini: int) -> None:
     torch.manual_seed(5)
     u, v = (torch.cat([objective.model(part)["sentence_embedding"] for part in parts(objective, texts, mini)])
             for texts in (FIRST, SECOND))  # fmt: skip
-    reference = objective.from_embeddings(u, v, GRADES)
+    reference = objective.from_embeddings([u, v], GRADES)
     torch.testing.assert_close(loss, reference.detach())
     assert_same(found, gradients(objective, reference))
     torch.manual_seed(6)

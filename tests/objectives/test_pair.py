@@ -36,8 +36,8 @@ def test_weights_beside_the_grades() -> None:
     found = objective()
     u, v = torch.randn(4, 32), torch.randn(4, 32)
     grades, weights = torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([0.0, 2.0, 1.0, 1.0])
-    each = torch.stack([found.from_embeddings(u[i : i + 1], v[i : i + 1], grades[i : i + 1]) for i in range(4)])
-    weighted = found.from_embeddings(u, v, torch.stack([grades, weights], dim=1))
+    each = torch.stack([found.from_embeddings([u[i : i + 1], v[i : i + 1]], grades[i : i + 1]) for i in range(4)])
+    weighted = found.from_embeddings([u, v], torch.stack([grades, weights], dim=1))
     torch.testing.assert_close(weighted, (each * weights).mean())
 
 
@@ -47,7 +47,7 @@ def test_cross_entropy_reads_classes_of_an_uneven_scale() -> None:
     assert found.target(torch.tensor([2.0, 0.0, 0.5])).tolist() == [2, 0, 1]
     u, v = torch.randn(3, 32), torch.randn(3, 32)
     expected = torch.nn.functional.cross_entropy(found.head(u, v), torch.tensor([2, 0, 1]))
-    torch.testing.assert_close(found.from_embeddings(u, v, torch.tensor([2.0, 0.0, 0.5])), expected)
+    torch.testing.assert_close(found.from_embeddings([u, v], torch.tensor([2.0, 0.0, 0.5])), expected)
 
 
 def test_heads_that_do_not_fit() -> None:

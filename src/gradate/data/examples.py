@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,38 @@ from gradate.scale import LabelScale
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+
+Self = TypeVar("Self")
+
+
+class Examples(Protocol):
+    """What a stage trains on: rows of one, two or three texts, with or without a grade."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What reading decided."""
+
+    def __len__(self) -> int: ...
+
+    def columns(self) -> dict[str, list[str]]:
+        """The texts as the trainer reads them, one list a column."""
+
+    def select(self: Self, indices: npt.ArrayLike) -> Self:
+        """The rows at these positions, in this order."""
+
+    def with_notes(self: Self, *notes: str) -> Self:
+        """The same rows with more notes."""
+
+    def fingerprint(self) -> str:
+        """First 16 hex digits of a sha256 over the content."""
+
+    def texts(self) -> list[str]:
+        """Distinct texts, first seen first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +112,10 @@ class Pairs:
             weights=None if self.weights is None else self.weights[index],
             rows=None if self.rows is None else self.rows[index],
         )
+
+    def columns(self) -> dict[str, list[str]]:
+        """The texts as the trainer reads them."""
+        return {"sentence1": list(self.text1), "sentence2": list(self.text2)}
 
     def with_notes(self, *notes: str) -> Pairs:
         """The same pairs with more notes."""

@@ -14,9 +14,11 @@ ENVIRONMENT_VARIABLE = "GRADATE_DATA"
 LAYOUT = "STS/STS12-en-test/STS.input.MSRpar.txt, STS/STSBenchmark/sts-train.csv, SICK/SICK_train.txt, …"
 NAMES = (
     "nli",
+    "nli-dev",
     "nli-triplets",
     "sentences",
     "sts-corpus",
+    "sts-positives",
     "stsb",
     "stsb-dev",
     "stsb-test",

@@ -20,12 +20,14 @@ from gradate.data.corpus import (
     load_dev_clean,
     official_pairs,
 )
-from gradate.data.examples import Pairs
-from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, download
+from gradate.data.contrast import Texts, Triplets, drop_test_texts, drop_test_triplets, triplets_of_classes
+from gradate.data.examples import Examples, Pairs
+from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, SENTEVAL_REPOSITORY, download
 from gradate.data.leakage import drop_leaks
 from gradate.data.locations import NAMES, DataLocations
 from gradate.data.readers import RawTable, pairs_from_table, read_pairs, read_rows
-from gradate.data.tables import FORMATS
+from gradate.data.tables import FORMATS, read_table, text_problem
+from gradate.data.texts import read_texts
 from gradate.errors import InputError
 from gradate.scale import LabelScale
 
@@ -35,6 +37,7 @@ __all__ = [
     "StsCorpus",
     "build_sts_corpus",
     "load_dev_clean",
+    "load_examples",
     "load_nli",
     "load_source",
     "load_starter",
@@ -45,6 +48,10 @@ STARTER_SCALE = LabelScale.from_names(["irrelevant", "slightly", "moderately", "
 # The Hub's data set numbers its classes the other way round; its ids are only ever read as these names.
 HUB_NLI_NAMES = ("entailment", "neutral", "contradiction")
 HUB_NLI_ROWS = 942_069
+TRIPLETS_FILE, SENTENCES_FILE = "nli_for_simcse.csv", "wiki1m_for_simcse.txt"
+TRIPLET_COLUMNS = (("anchor", "positive", "negative"), ("sent0", "sent1", "hard_neg"))
+POSITIVE_FROM = 4.0
+"""Grade from which on a pair of the STS corpus counts as positive (Zhang & Li 2024, section 4.2)."""
 _STARTER_FOLDER = Path(__file__).parent / "starter"
 
 
@@ -80,7 +87,7 @@ def load_source(
         InputError: no such source or file, or its data cannot be used.
     """
     source = SOURCES.get(name)
-    if source is not None and (name == "nli" or name not in locations.named):
+    if source is not None and (name in ("nli", "nli-dev") or name not in locations.named):
         if columns is not None or scale not in (None, source.scale):
             raise InputError(
                 f"the source {name} has its own columns and the scale {source.scale}",
@@ -103,21 +110,96 @@ def load_source(
     )
 
 
-def load_nli(locations: DataLocations) -> Pairs:
-    """Training pairs of three-class NLI that stand in none of the seven test sets.
+def load_examples(name: str, locations: DataLocations) -> Examples:
+    """What a stage trains on: graded pairs as `load_source` finds them, the triplets `nli-triplets`, or `sentences`.
 
-    A local file's rows count if their `split` is `train` or it has no such column; else the Hub's data set is read.
+    Raises:
+        InputError: no such source or file, or its data cannot be used.
+    """
+    if name == "nli-triplets":
+        return load_triplets(locations)
+    if name == "sentences":
+        return load_sentences(locations)
+    return load_source(name, locations)
+
+
+def load_triplets(locations: DataLocations) -> Triplets:
+    """Premise, what it entails and what it contradicts; none whose first two stand as a pair in the seven test sets.
+
+    A local file of triplets (columns `anchor, positive, negative` or SimCSE's `sent0, sent1, hard_neg`) comes first;
+    else triplets are made of a local file of NLI pairs; else SimCSE's file is read from the Hub.
+
+    Raises:
+        InputError: the file cannot be used, or there is none and the Hub is out of reach.
+    """
+    file = locations.named.get("nli-triplets")
+    if file is None and "nli" in locations.named:
+        triplets = triplets_of_classes(load_nli(locations))
+    else:
+        remedy = "pass a file with --data nli-triplets=FILE or --data nli=FILE"
+        triplets = _read_triplets(file or download(SENTEVAL_REPOSITORY, TRIPLETS_FILE, remedy=remedy))
+    tests = [pair for pairs in load_seven_sts(locations).text_pairs().values() for pair in pairs]
+    kept = drop_test_triplets(replace(triplets, name="nli-triplets"), tests)
+    if not len(kept):
+        raise InputError("there are no triplets", where=file or "nli", remedy="give a file that holds some")
+    return kept
+
+
+def load_sentences(locations: DataLocations) -> Texts:
+    """Unlabelled sentences, each once, none of which stands in the seven test sets.
+
+    Raises:
+        InputError: the file cannot be used, or there is none and the Hub is out of reach.
+    """
+    file = locations.named.get("sentences")
+    remedy = "pass a file with --data sentences=FILE"
+    found = read_texts(file or download(SENTEVAL_REPOSITORY, SENTENCES_FILE, remedy=remedy))
+    tests = [pair for pairs in load_seven_sts(locations).text_pairs().values() for pair in pairs]
+    texts = Texts([text for text in found if text.strip()], "sentences")
+    if len(texts) < len(found):
+        texts = texts.with_notes(f"{len(found) - len(texts):,} empty lines left out")
+    return drop_test_texts(texts, tests)
+
+
+def _read_triplets(path: Path) -> Triplets:
+    table = read_table(path)
+    if table.problems:
+        raise InputError(table.problems[0].detail, where=f"{path}:{table.problems[0].row}")
+    names = next((names for names in TRIPLET_COLUMNS if set(names) <= set(table.header)), None)
+    if names is None:
+        wanted = " or ".join(", ".join(names) for names in TRIPLET_COLUMNS)
+        raise InputError(
+            f"no columns of triplets among {', '.join(table.header)}", where=path, remedy=f"name them {wanted}"
+        )
+    columns = [table.column(table.header.index(name)) for name in names]
+    for row, cells in zip(table.rows, zip(*columns, strict=True), strict=True):
+        for name, cell in zip(names, cells, strict=True):
+            if (problem := text_problem(cell, name)) is not None:
+                raise InputError(problem[1], where=f"{path}:{row}", remedy=problem[2])
+    return Triplets(*columns)
+
+
+def load_nli(locations: DataLocations, part: str = "train") -> Pairs:
+    """Pairs of three-class NLI; of the training part, none that stands in one of the seven test sets.
+
+    A local file's rows count if their `split` is `part` or it has no such column; else the Hub's data set is read,
+    which has a training part only.
 
     Raises:
         InputError: the file cannot be used, or there is none and the Hub is out of reach.
     """
     local = locations.named.get("nli")
     if local is not None:
-        table = read_rows(local, only={"split": "train"})
+        table = read_rows(local, only={"split": part})
         _refuse_numbers(table)
+    elif part != "train":
+        raise InputError(f"there is no file with a {part} part", where="nli", remedy="pass one with --data nli=FILE")
     else:
         table = _hub_nli()
-    pairs = pairs_from_table(table, scale=NLI_SCALE, strict=local is not None, name="nli")
+    name = "nli" if part == "train" else f"nli-{part}"
+    pairs = pairs_from_table(table, scale=NLI_SCALE, strict=local is not None, name=name)
+    if part != "train":
+        return pairs
     kept, removed = drop_leaks(pairs, load_seven_sts(locations).text_pairs())
     note = f"{len(pairs):,} training pairs, {removed:,} left out because they stand in one of the seven tests"
     return replace(kept, notes=(*pairs.notes, note))
@@ -134,6 +216,17 @@ def load_starter(part: str) -> Pairs:
         raise InputError("the starter set is not in this installation", where=path, remedy="install gradate again")
     name = "starter" if part == "train" else f"starter-{part}"
     return replace(read_pairs(path, scale=STARTER_SCALE), name=name)
+
+
+def load_positives(locations: DataLocations) -> Pairs:
+    """Pairs of the STS corpus with a grade of at least 4: what contrastive learning can use of it.
+
+    Source: Zhang & Li (2024), section 4.2.
+    """
+    pairs = build_sts_corpus(locations).pairs
+    positives = pairs.select(pairs.grades >= POSITIVE_FROM)
+    note = f"{len(positives):,} of {len(pairs):,} pairs have a grade of {POSITIVE_FROM:g} or more"
+    return replace(positives, name="sts-positives").with_notes(note)
 
 
 def _hub_nli() -> RawTable:
@@ -175,7 +268,9 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
         "sts-dev-clean": Source(STSB_SCALE, dev_clean_pairs),
         "stsb-dev-clean": Source(STSB_SCALE, lambda locations: load_dev_clean(locations)["stsb-dev-clean"]),
         "sick-trial-clean": Source(SICK_SCALE, lambda locations: load_dev_clean(locations)["sick-trial-clean"]),
+        "sts-positives": Source(STSB_SCALE, load_positives),
         "nli": Source(NLI_SCALE, load_nli),
+        "nli-dev": Source(NLI_SCALE, partial(load_nli, part="dev")),
         "starter": _starter("train"),
         "starter-dev": _starter("dev"),
         "starter-test": _starter("test"),

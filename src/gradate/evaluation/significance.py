@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,20 +45,98 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Resampled:
+    """A statistic on the data itself and on resamples of it.
+
+    Two systems that met the same resamples (same pairs, clusters, seed) are compared resample by resample.
+
+    Args:
+        value: The statistic on the data, mean over seeds; NaN where it is undefined.
+        draws: The same on every resample, shape (r,).
+    """
+
+    value: float
+    draws: Array
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Value with its percentile interval."""
+        return _summary(self.value, self.draws, level)
+
+    def minus(self, other: Resampled, level: float = 0.95) -> Interval:
+        """Interval and p-value of the difference self − other.
+
+        The p-value is twice the smaller share of resamples on either side of 0, at most 1; it cannot fall below
+        2 / (resamples + 1).
+        """
+        return _summary(self.value - other.value, self.draws - other.draws, level, difference=True)
+
+    @classmethod
+    def average(cls, parts: Sequence[Resampled]) -> Resampled:
+        """Plain average of statistics whose resamples were drawn independently, as those of different tasks."""
+        return cls(float(np.mean([p.value for p in parts])), np.mean([p.draws for p in parts], axis=0))
+
+
+@dataclass(frozen=True)
 class PairedScores:
     """Two systems' scores of the same pairs of one task.
 
     Args:
         gold: Grades, shape (n,).
-        first: Scores of the one system, shape (n,).
-        second: Scores of the other, shape (n,); a difference is second − first.
+        first: Scores of the one system, shape (n,), or (seeds, n) for the mean of its seeds' values.
+        second: Scores of the other; a difference is second − first.
         subsets: Sizes of the consecutive subsets, which sum to n; None for one subset.
+        clusters: Cluster of each pair, shape (n,), see `clusters.sentence_clusters`; whole clusters are resampled
+            then. None resamples pairs within their subset.
     """
 
     gold: Array
     first: Array
     second: Array
     subsets: tuple[int, ...] | None = None
+    clusters: npt.NDArray[np.int64] | None = None
+
+
+def resample(
+    statistic: Statistic,
+    gold: npt.ArrayLike,
+    scores: npt.ArrayLike,
+    *,
+    subsets: tuple[int, ...] | None = None,
+    clusters: npt.NDArray[np.int64] | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Resampled:
+    """A metric on the data and on resamples of its pairs.
+
+    Args:
+        statistic: For instance `metrics.spearman_statistic`, or `metrics.qwk_statistic(scale)`.
+        gold: Grades, shape (n,), n ≥ 1.
+        scores: Scores, shape (n,), or (seeds, n) for the mean of the seeds' values.
+        subsets: As in `PairedScores`.
+        clusters: As in `PairedScores`.
+        resamples: Number of resamples, 1 or more.
+        seed: Seed of the resampling; the same seed, n, subsets and clusters give the same resamples.
+
+    Raises:
+        InputError: no resamples, or shapes that differ.
+    """
+    runs = np.atleast_2d(np.asarray(scores, dtype=np.float64))
+    aligned = [_aligned(gold, run) for run in runs]
+    if not aligned:
+        raise InputError("expected the scores of at least one seed")
+    n = len(aligned[0][0])
+    sizes = subsets if subsets is not None else (n,)
+    if sum(sizes) != n or not n:
+        raise InputError(f"subsets of {sum(sizes)} pairs, scores of {n}")
+    if clusters is not None and np.shape(clusters) != (n,):
+        raise InputError(f"clusters of {len(clusters)} pairs, scores of {n}")
+    _check(resamples, 0.95)
+
+    def mean(counts: Array) -> Array:
+        return np.asarray(np.mean([statistic(gold, run, counts) for gold, run in aligned], axis=0))
+
+    counted = _resample(sizes, resamples, seed) if clusters is None else _resample_clusters(clusters, resamples, seed)
+    return Resampled(float(mean(np.ones((1, n)))[0]), np.concatenate([mean(counts) for counts in counted]))
 
 
 def bootstrap_interval(
@@ -73,11 +151,11 @@ def bootstrap_interval(
     """Percentile interval of a metric under resampling of the pairs.
 
     Args:
-        statistic: For instance `metrics.spearman_statistic`, or `metrics.qwk_statistic(scale)`.
+        statistic: As in `resample`.
         gold: Grades, shape (n,).
         score: Scores, shape (n,).
         resamples: Number of resamples, 1 or more.
-        seed: Seed of the resampling; the same seed and n give the same resamples.
+        seed: As in `resample`.
         level: Coverage, between 0 and 1.
 
     Raises:
@@ -89,9 +167,7 @@ def bootstrap_interval(
     _check(resamples, level)
     if not len(gold):
         return Interval(None, None, None)
-    value = float(statistic(gold, score, np.ones((1, len(gold))))[0])
-    draws = [statistic(gold, score, counts) for counts in _resample((len(gold),), resamples, seed)]
-    return _summary(value, np.concatenate(draws), level)
+    return resample(statistic, gold, score, resamples=resamples, seed=seed).interval(level)
 
 
 def paired_difference(
@@ -106,21 +182,15 @@ def paired_difference(
 ) -> Interval:
     """Interval and p-value of the difference second − first, both measured on the same resampled pairs.
 
-    Arguments and errors as in `bootstrap_interval`. The p-value is twice the smaller share of resamples on either
-    side of 0, at most 1; it cannot fall below 2 / (resamples + 1).
+    Arguments and errors as in `bootstrap_interval`; the p-value as in `Resampled.minus`.
     """
     gold, first = _aligned(gold, first)
     gold, second = _aligned(gold, second)
     _check(resamples, level)
     if not len(gold):
         return Interval(None, None, None)
-    one = np.ones((1, len(gold)))
-    value = float((statistic(gold, second, one) - statistic(gold, first, one))[0])
-    draws = [
-        statistic(gold, second, counts) - statistic(gold, first, counts)
-        for counts in _resample((len(gold),), resamples, seed)
-    ]
-    return _summary(value, np.concatenate(draws), level, difference=True)
+    one, other = (resample(statistic, gold, score, resamples=resamples, seed=seed) for score in (first, second))
+    return other.minus(one, level)
 
 
 def benchmark_difference(
@@ -133,8 +203,8 @@ def benchmark_difference(
 ) -> dict[str, Interval]:
     """Differences on every task and of their average, key `average`, with intervals and p-values.
 
-    Pairs are resampled within their subset, tasks independently of each other, and the average is taken over the
-    tasks of each round, so that it is the uncertainty of the printed average.
+    Pairs are resampled within their subset (or clusters within their task), tasks independently of each other, and the
+    average is taken over the tasks of each round, so that it is the uncertainty of the printed average.
 
     Args:
         tasks: Scores of both systems by task name; none may be called `average`.
@@ -149,23 +219,24 @@ def benchmark_difference(
     _check(resamples, level)
     if not tasks or "average" in tasks:
         raise InputError("expected at least one task, none of them called 'average'")
-    result: dict[str, Interval] = {}
-    values, rounds = [], []
+    ones, others = {}, {}
     for offset, (name, task) in enumerate(tasks.items()):
-        gold, first = _aligned(task.gold, task.first)
-        gold, second = _aligned(task.gold, task.second)
-        sizes = task.subsets if task.subsets is not None else (len(gold),)
-        if sum(sizes) != len(gold) or not len(gold):
-            raise InputError(f"task {name}: subsets of {sum(sizes)} pairs, scores of {len(gold)}")
-        one = np.ones((1, len(gold)))
-        values.append(float((statistic(gold, second, one) - statistic(gold, first, one))[0]))
-        draws = [
-            statistic(gold, second, counts) - statistic(gold, first, counts)
-            for counts in _resample(sizes, resamples, seed + offset)
-        ]
-        rounds.append(np.concatenate(draws))
-        result[name] = _summary(values[-1], rounds[-1], level, difference=True)
-    result["average"] = _summary(float(np.mean(values)), np.mean(rounds, axis=0), level, difference=True)
+        for found, scores in ((ones, task.first), (others, task.second)):
+            try:
+                found[name] = resample(
+                    statistic,
+                    task.gold,
+                    scores,
+                    subsets=task.subsets,
+                    clusters=task.clusters,
+                    resamples=resamples,
+                    seed=seed + offset,
+                )
+            except InputError as error:
+                raise InputError(f"task {name}: {error.what}", where=error.where, remedy=error.remedy) from None
+    result = {name: others[name].minus(ones[name], level) for name in tasks}
+    first, second = (Resampled.average(list(found.values())) for found in (ones, others))
+    result["average"] = second.minus(first, level)
     return result
 
 
@@ -182,6 +253,18 @@ def _resample(sizes: tuple[int, ...], resamples: int, seed: int) -> Iterator[Arr
             first += size
         drawn = np.concatenate(parts, axis=1) + n * np.arange(r)[:, None]
         yield np.bincount(drawn.ravel(), minlength=r * n).reshape(r, n).astype(np.float64)
+
+
+def _resample_clusters(clusters: npt.NDArray[np.int64], resamples: int, seed: int) -> Iterator[Array]:
+    """Counts (r, n) of each pair in resamples of whole clusters, as many clusters as there are."""
+    generator = np.random.default_rng(seed)
+    names, member = np.unique(clusters, return_inverse=True)
+    rows = max(1, CHUNK_ELEMENTS // len(clusters))
+    for start in range(0, resamples, rows):
+        r = min(rows, resamples - start)
+        drawn = generator.integers(0, len(names), (r, len(names))) + len(names) * np.arange(r)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=r * len(names)).reshape(r, len(names))
+        yield counts[:, member].astype(np.float64)
 
 
 def _summary(value: float, draws: Array, level: float, *, difference: bool = False) -> Interval:

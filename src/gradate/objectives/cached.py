@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
 
 import torch
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, _get_batch_size
 from torch import Tensor, nn
 
-
-class EmbeddingObjective(Protocol):
-    """What can be cached: an `nn.Module` that encodes both columns and judges their embeddings."""
-
-    model: Any
-    """The encoder."""
-
-    def __call__(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Loss of tokenised texts."""
-
-    def from_embeddings(self, u: Tensor, v: Tensor, labels: Tensor) -> Tensor:
-        """Loss of embeddings u, v of shape (B, dim)."""
-
-    def parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the encoder and of the objective's own."""
+from gradate.objectives.base import Objective
 
 
 class CachedObjective(CachedLossMixin, nn.Module):
@@ -36,29 +21,30 @@ class CachedObjective(CachedLossMixin, nn.Module):
     pairs; the price is one more forward pass. A batch of no more texts than `mini_batch_size` is not cached.
 
     Args:
-        objective: Module with `model` and `from_embeddings`; its own parameters (a head) train with the encoder.
+        objective: Its own parameters (a head) train with the encoder.
         mini_batch_size: Texts per forward pass, 1 or more.
 
     Label contract: that of `objective`.
     """
 
-    def __init__(self, objective: EmbeddingObjective, mini_batch_size: int) -> None:
+    def __init__(self, objective: Objective, mini_batch_size: int) -> None:
         super().__init__()
         self.objective = objective
         self.model = objective.model
         self.mini_batch_size = mini_batch_size
         self._own_gradients: Sequence[Tensor] = ()
 
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Loss of a batch; its backward pass is the second encoding.
 
         Args:
-            sentence_features: Tokenised first and second texts, padded or flattened.
+            sentence_features: Tokenised texts, one entry a column, padded or flattened.
             labels: As the objective takes them.
         """
         columns = list(sentence_features)
         if sum(map(_get_batch_size, columns)) <= self.mini_batch_size:
-            return self.objective(columns, labels)
+            small: Tensor = self.objective(columns, labels)
+            return small
         loss: Tensor = self.forward_cached(columns, labels)
         if loss.requires_grad:
             # Handed over now: another forward pass may come before this one's backward pass.
@@ -75,9 +61,7 @@ class CachedObjective(CachedLossMixin, nn.Module):
         The gradient of the objective's own parameters waits for the backward pass, where gradient accumulation and
         loss scaling give it the factor that the encoder's gets.
         """
-        assert labels is not None
-        u, v = (torch.cat(column) for column in reps)
-        loss = self.objective.from_embeddings(u, v, labels)
+        loss = self.objective.from_embeddings([torch.cat(column) for column in reps], labels)
         if not with_backward:
             return loss
         embeddings = [rep for column in reps for rep in column]
@@ -88,8 +72,7 @@ class CachedObjective(CachedLossMixin, nn.Module):
         return loss.detach()
 
     def _own_parameters(self) -> list[nn.Parameter]:
-        encoder = {id(parameter) for parameter in self.model.parameters()}
-        return [p for p in self.objective.parameters() if p.requires_grad and id(p) not in encoder]
+        return [p for p in self.objective.own_parameters().values() if p.requires_grad]
 
 
 def _add_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor], factor: Tensor) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from gradate.engine.packing import embed_together
 from gradate.errors import InputError
 from gradate.losses.deviation import DeviationLoss, Reduction
 from gradate.losses.smooth_k2 import SmoothK2Loss
 from gradate.losses.translated_relu import TranslatedReLULoss
 from gradate.models.head import PairHead
+from gradate.objectives.base import Objective
 from gradate.objectives.config import BUFFERED, ObjectiveConfig
 from gradate.scale import LabelScale
 
@@ -38,7 +38,7 @@ def build_loss(config: ObjectiveConfig, scale: LabelScale, *, reduction: Reducti
     return loss(config.k, config.x0, reduction=reduction, boundary=config.boundary, low=scale.low, high=scale.high)
 
 
-class PairObjective(nn.Module):
+class PairObjective(Objective):
     """Per-example objective on graded pairs: loss(head(u, v), grade), both texts in one forward pass.
 
     Usable as the `loss` of any `SentenceTransformerTrainer`; `gradate.training` adds what that trainer leaves out
@@ -54,7 +54,7 @@ class PairObjective(nn.Module):
     """
 
     def __init__(self, model: SentenceTransformer, head: PairHead, config: ObjectiveConfig, scale: LabelScale) -> None:
-        super().__init__()
+        super().__init__(model, config)
         outputs = len(scale.values or ()) if config.name == "cross-entropy" else 1
         if outputs == 0:
             raise InputError(f"cross-entropy needs classes, the scale {scale} is continuous", where="objective.name")
@@ -63,29 +63,14 @@ class PairObjective(nn.Module):
                 f"{config.name} on the scale {scale} needs a head with {outputs} outputs, this one has {head.outputs}",
                 where="head.outputs",
             )
-        self.model = model
         self.head = head
-        self.config = config
         self.scale = scale
         self.loss = build_loss(config, scale, reduction="none")
 
-    @property
-    def per_example(self) -> bool:
-        """Whether the loss is a mean over pairs, whoever shares the batch; see `ObjectiveConfig`."""
-        return self.config.per_example
-
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Mean loss of a batch.
-
-        Args:
-            sentence_features: Tokenised first and second texts.
-            labels: Grades (B,), or grades and weights (B, 2).
-        """
-        u, v = embed_together(self.model, list(sentence_features))
-        return self.from_embeddings(u, v, labels)
-
-    def from_embeddings(self, u: Tensor, v: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss for embeddings u, v of shape (B, dim) and labels as in `forward`."""
+    def from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
+        """Mean loss for embeddings u and v, each (B, dim), and grades (B,), or grades and weights (B, 2)."""
+        u, v = embeddings
+        assert labels is not None
         weights = None
         if labels.ndim == 2:
             labels, weights = labels[:, 0], labels[:, 1]

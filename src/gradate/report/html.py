@@ -48,7 +48,7 @@ class ReportData:
         title: Heading of the page.
         recipe: Name of the recipe.
         created: When, as it should be printed.
-        scale: Scale of grades and predictions.
+        scale: Scale of grades and predictions; None where no grade was read.
         rows: Metrics before and after.
         gold: Grades of the test part, shape (n,).
         prediction: Predicted values of the test part, unclipped, shape (n,).
@@ -64,7 +64,7 @@ class ReportData:
     title: str
     recipe: str
     created: str
-    scale: LabelScale
+    scale: LabelScale | None
     rows: tuple[ReportRow, ...] = ()
     gold: Array | None = None
     prediction: Array | None = None
@@ -129,7 +129,8 @@ def render_report(data: ReportData) -> str:
         _environment(data.environment),
         _plan(data.plan),
     ]
-    facts = [("recipe", data.recipe), ("scale", str(data.scale)), ("written", data.created)]
+    scale = "" if data.scale is None else str(data.scale)
+    facts = [("recipe", data.recipe), ("scale", scale), ("written", data.created)]
     header = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts if v)
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     # The policy makes "no network" a property the browser enforces, not a promise.
@@ -193,7 +194,7 @@ def _comparison(rows: Sequence[ReportRow]) -> str:
 def _figures(data: ReportData) -> str:
     figures: list[str] = []
     notes: list[str] = []
-    if data.gold is not None and data.prediction is not None and len(data.gold):
+    if data.scale is not None and data.gold is not None and data.prediction is not None and len(data.gold):
         finite = np.isfinite(data.gold) & np.isfinite(data.prediction)
         if not finite.all():
             notes.append(f"{int((~finite).sum()):,} predictions are not finite numbers and are not drawn.")
@@ -206,7 +207,7 @@ def _figures(data: ReportData) -> str:
     if learning is not None:
         figures.append(_figure(learning, "Learning curves"))
     if data.objective:
-        loss = loss_plot(data.objective, data.scale)
+        loss = None if data.scale is None else loss_plot(data.objective, data.scale)
         if loss is not None:
             figures.append(_figure(loss, f"The loss on this scale: {_describe(data.objective)}", wide=True))
         else:
@@ -256,8 +257,8 @@ def _benchmark(tasks: Sequence[tuple[str, float, float]]) -> str:
     )
 
 
-def _worst(worst: Sequence[tuple[str, str, str, float]], scale: LabelScale) -> str:
-    if not worst:
+def _worst(worst: Sequence[tuple[str, str, str, float]], scale: LabelScale | None) -> str:
+    if not worst or scale is None:
         return ""
     body = []
     for first, second, grade, prediction in worst:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from gradate.data.examples import Pairs
-from gradate.runs.resolve import Resolved
+from gradate.data.examples import Examples
+from gradate.runs.resolve import Resolved, scale_of
 from gradate.training.fit import to_dataset
-from gradate.training.samplers import SeededBatchSampler, pair_lengths
+from gradate.training.samplers import SeededBatchSampler, row_lengths
 from gradate.training.stage import Stage
 
 
@@ -37,27 +37,28 @@ class Plan:
 def plan(resolved: Resolved, seed: int) -> Plan:
     """Describe a run: updates of each stage and the very rows its first batch will hold."""
     stages = []
-    for stage, pairs, selection in zip(resolved.recipe.stages, resolved.stages, resolved.selections, strict=True):
-        per_epoch = math.ceil(math.ceil(len(pairs) / int(stage.batch_size)) / stage.accumulate)
+    for stage, examples, selection in zip(resolved.recipe.stages, resolved.stages, resolved.selections, strict=True):
+        per_epoch = math.ceil(math.ceil(len(examples) / int(stage.batch_size)) / stage.accumulate)
+        scale = scale_of(examples)
         stages.append(
             {
-                "source": pairs.name,
-                "pairs": len(pairs),
-                "scale": str(pairs.scale),
+                "source": examples.name,
+                "pairs": len(examples),
+                "scale": None if scale is None else str(scale),
                 "trainable": stage.trainable,
                 "objective": stage.objective.name,
                 "updates": None if stage.is_convex else math.ceil(per_epoch * stage.epochs),
                 "selection": {name: len(found) for name, found in selection.items()},
-                "first_batch": _first_batch(stage, pairs, seed),
+                "first_batch": _first_batch(stage, examples, seed),
             }
         )
     return Plan(resolved.recipe.to_yaml(), resolved.reasons, resolved.notes, tuple(stages))
 
 
-def _first_batch(stage: Stage, pairs: Pairs, seed: int) -> list[dict[str, Any]]:
-    dataset = to_dataset(pairs, stage)
-    batch = list(range(min(int(stage.batch_size), len(pairs))))
+def _first_batch(stage: Stage, examples: Examples, seed: int) -> list[dict[str, Any]]:
+    dataset = to_dataset(examples, stage)
+    batch = list(range(min(int(stage.batch_size), len(examples))))
     if not stage.is_convex:
-        lengths = pair_lengths(dataset) if stage.is_bucketed else None
+        lengths = row_lengths(dataset) if stage.is_bucketed else None
         batch = next(iter(SeededBatchSampler(dataset, batch_size=int(stage.batch_size), seed=seed, lengths=lengths)))
     return [dict(dataset[i]) for i in batch]

@@ -16,7 +16,7 @@ from gradate.models.head import CONCATENATIONS
 from gradate.runs.schema import build, nearest, to_mapping
 from gradate.training.stage import Stage
 
-TRAINED_BENCHMARK_DATA = ("sts-corpus", "stsb", "sickr")
+TRAINED_BENCHMARK_DATA = ("sts-corpus", "sts-positives", "stsb", "sickr")
 """Sources that are the training parts of benchmarks among the seven."""
 
 
@@ -65,7 +65,9 @@ class Recipe:
     description: str = ""
     """What the recipe is for, with its source."""
     encoder: str = "bundled"
-    """`bundled`, a folder, or a Hub name."""
+    """`bundled`, a folder, a Hub name, or `shallow`: two random layers over the bundled vocabulary, drawn by the seed."""
+    pooling: Literal["own", "mean", "cls"] = "own"
+    """How tokens become one embedding: as the encoder does by itself, their mean, or the first one's."""
     head: HeadConfig = field(default_factory=HeadConfig)
     """Shape of the pair head."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -80,7 +82,8 @@ class Recipe:
             raise InputError("a recipe needs at least one stage", where="stages")
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed = {self.seed} is out of range", where="seed", remedy="0 to 4294967295")
-        classifiers = {stage.objective.name == "cross-entropy" for stage in self.stages}
+        graded = [stage for stage in self.stages if stage.objective.reads_grades]
+        classifiers = {stage.objective.name == "cross-entropy" for stage in graded}
         if len(classifiers) > 1:
             raise InputError(
                 "cross-entropy needs a head with one output per grade, the other losses one with a single output",

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gradate.data.examples import Pairs
+from gradate.data.examples import Examples, Pairs
 from gradate.data.leakage import find_leaks
 from gradate.data.locations import DataLocations
 from gradate.data.readers import read_pairs
-from gradate.data.sources import load_dev_clean, load_source
+from gradate.data.sources import load_dev_clean, load_examples, load_source
 from gradate.data.split import split_pairs
+from gradate.data.studies import draw, with_noise
 from gradate.errors import InputError
 from gradate.objectives.config import BUFFERED, ObjectiveConfig
 from gradate.runs.recipe import Recipe
@@ -40,8 +41,8 @@ class Resolved:
     """A recipe with nothing left to choose, and its data."""
 
     recipe: Recipe
-    stages: tuple[Pairs, ...]
-    """Training pairs of each stage."""
+    stages: tuple[Examples, ...]
+    """Training examples of each stage."""
     selections: tuple[Mapping[str, Pairs], ...]
     """Sets that judge each stage's checkpoints, on the stage's scale; empty where nothing is judged."""
     test: Pairs | None
@@ -59,7 +60,8 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
     """
     parts, notes = _user_parts(recipe, files)
     training = [
-        parts["train"] if stage.source == "pairs" else load_source(stage.source, locations) for stage in recipe.stages
+        _prepared(stage, parts["train"] if stage.source == "pairs" else load_examples(stage.source, locations))
+        for stage in recipe.stages
     ]
     if recipe.needs_pairs:
         test: Pairs | None = parts["test"]
@@ -68,22 +70,21 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
     if recipe.evaluation.source == "seven-sts":
         test = None
     stages, selections, reasons = [], [], []
-    for i, (stage, pairs) in enumerate(zip(recipe.stages, training, strict=True), start=1):
+    for i, (stage, examples) in enumerate(zip(recipe.stages, training, strict=True), start=1):
         try:
-            settled, why = settle_stage(stage, pairs)
+            settled, why = settle_stage(stage, examples)
         except InputError as error:
             raise InputError(error.what, where=f"stages.{i}, {error.where}", remedy=error.remedy) from None
         stages.append(settled)
         reasons += [(f"stages.{i}.{key}", value, reason) for key, value, reason in why]
-        selections.append(_selection(stage, pairs.scale, parts, locations))
-        if stage.source != "pairs":
-            notes += [f"{pairs.name}: {note}" for note in pairs.notes]
-    if test is not None:
-        if test.scale != training[-1].scale:
-            raise InputError(
-                f"is on the scale {test.scale}, the training pairs on {training[-1].scale}", where=test.name
-            )
-        notes += _leak_notes(training[-1], test)
+        selections.append(_selection(stage, scale_of(examples), parts, locations))
+        if stage.source != "pairs" or stage.limit or stage.noise:
+            notes += [f"{examples.name}: {note}" for note in examples.notes]
+    last = training[-1]
+    if test is not None and isinstance(last, Pairs):
+        if test.scale != last.scale:
+            raise InputError(f"is on the scale {test.scale}, the training pairs on {last.scale}", where=test.name)
+        notes += _leak_notes(last, test)
     return Resolved(
         replace(recipe, stages=tuple(stages)),
         tuple(training),
@@ -94,18 +95,37 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
     )
 
 
-def settle_stage(stage: Stage, pairs: Pairs) -> tuple[Stage, list[tuple[str, str, str]]]:
+def scale_of(examples: Examples) -> LabelScale | None:
+    """The scale of graded pairs; None for examples without grades."""
+    return examples.scale if isinstance(examples, Pairs) else None
+
+
+def _prepared(stage: Stage, examples: Examples) -> Examples:
+    if stage.limit is not None:
+        examples = draw(examples, stage.limit)
+    return with_noise(examples, stage.noise) if stage.noise and isinstance(examples, Pairs) else examples
+
+
+def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[str, str, str]]]:
     """Replace a stage's `auto` values; returns it with (key, value, reason) of each choice.
 
     Raises:
-        InputError: x0 beyond d/2 on the pairs' scale, all grades equal, or a classifier on a continuous scale.
+        InputError: x0 beyond d/2 on the pairs' scale, all grades equal, a classifier on a continuous scale, or a loss
+            that reads grades on examples that have none.
     """
-    n = len(pairs)
-    if n == 0 or np.unique(pairs.grades).size < 2:
-        what = "there are no pairs" if n == 0 else f"all {n} grades are {pairs.grades[0]:g}"
-        raise InputError(f"{what}: nothing to order", where=pairs.name, remedy="give pairs of at least two grades")
+    n = len(examples)
+    if n == 0:
+        raise InputError("there are no examples", where=examples.name, remedy="give some")
     reasons: list[tuple[str, str, str]] = []
-    objective = _settle_objective(stage.objective, pairs.scale, reasons)
+    objective = stage.objective
+    if objective.reads_grades:
+        if not isinstance(examples, Pairs):
+            what = f"{objective.name} reads grades, and {examples.name} has none"
+            raise InputError(what, where="source", remedy="name graded pairs, or objective.name info-nce")
+        if np.unique(examples.grades).size < 2:
+            what = f"all {n} grades are {examples.grades[0]:g}: nothing to order"
+            raise InputError(what, where=examples.name, remedy="give pairs of at least two grades")
+        objective = _settle_objective(objective, examples.scale, reasons)
     if stage.batch_size == "auto":
         batch = min(16, max(1, n // 4))
         reasons.append(("batch_size", str(batch), "16 as in the paper" if batch == 16 else f"only {n} pairs"))
@@ -191,7 +211,7 @@ def _read(part: str | Path | Pairs, files: PairFiles, scale: LabelScale | None) 
 
 
 def _selection(
-    stage: Stage, scale: LabelScale, parts: Mapping[str, Pairs], locations: DataLocations
+    stage: Stage, scale: LabelScale | None, parts: Mapping[str, Pairs], locations: DataLocations
 ) -> Mapping[str, Pairs]:
     if stage.selection is None:
         return {}
@@ -207,8 +227,8 @@ def _selection(
     return {name: _on_scale(pairs, scale) for name, pairs in sets.items()}
 
 
-def _on_scale(pairs: Pairs, scale: LabelScale) -> Pairs:
-    if pairs.scale == scale:
+def _on_scale(pairs: Pairs, scale: LabelScale | None) -> Pairs:
+    if scale is None or pairs.scale == scale:
         return pairs
     return replace(
         pairs, grades=pairs.scale.rescale(pairs.grades, scale), scale=LabelScale.continuous(scale.low, scale.high)

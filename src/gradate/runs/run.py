@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradate.data.examples import Pairs
+from gradate.data.examples import Examples, Pairs
 from gradate.data.locations import DataLocations
 from gradate.engine.precision import Precision, resolve_precision
 from gradate.errors import GradateError, InputError, Interrupted
@@ -22,12 +22,15 @@ from gradate.evaluation.results import Evaluation
 from gradate.models.backends import is_exported
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
+from gradate.models.pooling import with_pooling
+from gradate.models.shallow import NAME as SHALLOW
+from gradate.models.shallow import shallow_encoder
 from gradate.runs.comparison import baseline_scores, compare, compare_benchmark, model_scores
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
 from gradate.runs.plan import Plan, plan
 from gradate.runs.recipe import Recipe, load_recipe, parse_recipe, recipe_text
-from gradate.runs.resolve import PairFiles, Resolved, resolve
+from gradate.runs.resolve import PairFiles, Resolved, resolve, scale_of
 from gradate.runs.results import Run, Runs
 from gradate.runs.write_up import Measured, objective_json, write_up
 from gradate.scale import LabelScale
@@ -175,8 +178,9 @@ def _write_identity(job: _Job, folder: Path, seed: int, resume: bool) -> None:
     write_json(folder / "env.json", environment())
 
 
-def _describe(pairs: Pairs) -> dict[str, Any]:
-    return {"name": pairs.name, "pairs": len(pairs), "scale": str(pairs.scale), "fingerprint": pairs.fingerprint()}
+def _describe(examples: Examples) -> dict[str, Any]:
+    scale, known = scale_of(examples), {"name": examples.name, "pairs": len(examples)}
+    return {**known, "scale": None if scale is None else str(scale), "fingerprint": examples.fingerprint()}
 
 
 @contextmanager
@@ -208,14 +212,15 @@ def _try_status(folder: Path, detail: str) -> None:
 def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     started = time.perf_counter()
     recipe = job.resolved.recipe
-    model = GradedModel.from_pretrained(recipe.encoder, precision=recipe.precision)
+    model = _open_model(recipe, seed)
     if is_exported(model.encoder):
         remedy = "train the original, then export what came of it"
         raise InputError("an exported model cannot be trained", where=recipe.encoder, remedy=remedy)
     precision = model.precision
     job.observer.note(f"precision {precision.name}: {precision.reason}")
     _drop_other_head(job, model)
-    before = _measure(job, model, job.shared.before)
+    # Random weights differ by the seed, so their measurement is nobody else's.
+    before = _measure(job, model, job.shared.before if recipe.encoder != SHALLOW else {})
     stages = _train_stages(job, folder, seed, model, precision, stop)
     model.objective = {**objective_json(job.resolved), "recipe": job.name, "seed": seed}
     _remember_prompt(model, recipe.stages[-1].prompts)
@@ -229,22 +234,30 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     return run
 
 
+def _open_model(recipe: Recipe, seed: int) -> GradedModel:
+    if recipe.encoder == SHALLOW:
+        model = GradedModel(shallow_encoder(seed), precision=recipe.precision, name=SHALLOW)
+    else:
+        model = GradedModel.from_pretrained(recipe.encoder, precision=recipe.precision)
+    if recipe.pooling != "own":
+        model.encoder = with_pooling(model.encoder, recipe.pooling)
+    return model
+
+
 def _train_stages(
     job: _Job, folder: Path, seed: int, model: GradedModel, precision: Precision, stop: StopSignal
 ) -> list[StageResult]:
     recipe, main = job.resolved.recipe, int(os.environ.get("RANK", "0")) == 0
     log = RunLog(folder / "log.jsonl" if main else None)
     results: list[StageResult] = []
-    for i, (stage, pairs) in enumerate(zip(recipe.stages, job.resolved.stages, strict=True), start=1):
+    for i, (stage, examples) in enumerate(zip(recipe.stages, job.resolved.stages, strict=True), start=1):
         place = folder / "checkpoints" / f"stage-{i}"
         done = read_json(place / "result.json")
         if done is not None:
             _restore(model, place / "model")
             results.append(StageResult(**done))
             continue
-        hand_over_head(
-            model, pairs, lambda s=stage, p=pairs: _new_head(job, model, s, p), rescale=stage.rescale_head, seed=seed
-        )
+        _prepare_head(job, model, stage, examples, seed)
         updates = None if stage.is_convex else plan(job.resolved, seed).stages[i - 1]["updates"]
         job.observer.stage_started(i, len(recipe.stages), stage, updates)
         result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
@@ -252,7 +265,7 @@ def _train_stages(
             result = run_stage(
                 stage,
                 model,
-                pairs,
+                examples,
                 folder=place,
                 log=log,
                 index=i,
@@ -273,6 +286,16 @@ def _train_stages(
         job.observer.stage_finished(i, result.to_json())
         results.append(result)
     return results
+
+
+def _prepare_head(job: _Job, model: GradedModel, stage: Stage, examples: Examples, seed: int) -> None:
+    if isinstance(examples, Pairs) and stage.objective.reads_grades:
+        hand_over_head(
+            model, examples, lambda: _new_head(job, model, stage, examples), rescale=stage.rescale_head, seed=seed
+        )
+    elif model.head is not None:
+        job.observer.note(f"the head is dropped: {stage.objective.name} moves the encoder and would leave it behind")
+        model.head = model.scale = None
 
 
 def _new_head(job: _Job, model: GradedModel, stage: Stage, pairs: Pairs) -> PairHead:
@@ -336,7 +359,8 @@ def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
                 precision=recipe.precision,
             )
         else:
-            kept["value"] = None if test is None else model_scores(model, test, job.resolved.stages[-1])
+            train = job.resolved.stages[-1]
+            kept["value"] = None if test is None or not isinstance(train, Pairs) else model_scores(model, test, train)
     return kept["value"]
 
 
@@ -344,6 +368,7 @@ def _compared(resolved: Resolved, before: Any, after: Any) -> Measured | None:
     resamples = resolved.recipe.evaluation.intervals
     if isinstance(before, Evaluation) and isinstance(after, Evaluation):
         return compare_benchmark(before, after, resamples=resamples)
-    if before is None or after is None or resolved.test is None:
+    train = resolved.stages[-1]
+    if before is None or after is None or resolved.test is None or not isinstance(train, Pairs):
         return None
-    return compare(before, after, baseline_scores(resolved.test, resolved.stages[-1]), resamples=resamples)
+    return compare(before, after, baseline_scores(resolved.test, train), resamples=resamples)

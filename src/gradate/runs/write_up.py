@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gradate.data.examples import Pairs
+from gradate.data.examples import Examples, Pairs
 from gradate.evaluation.grading import GradedScores, Metric
 from gradate.losses.deviation import DeviationLoss
 from gradate.models.graded import GradedModel
@@ -21,7 +21,7 @@ from gradate.report.model_card import CardData, CardMetric, CardSource, model_ca
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
 from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison
 from gradate.runs.environment import environment
-from gradate.runs.resolve import Resolved
+from gradate.runs.resolve import Resolved, scale_of
 from gradate.runs.results import Run
 from gradate.training.callbacks.run_log import RunLog
 
@@ -50,6 +50,8 @@ def write_up(run: Run, model: GradedModel, resolved: Resolved, measured: Measure
 def objective_json(resolved: Resolved) -> dict[str, Any]:
     """The last stage's loss and its parameters, as plain JSON."""
     config = resolved.recipe.stages[-1].objective
+    if not config.reads_grades:
+        return {"name": config.name, "temperature": config.temperature, "projection": config.projection}
     if config.name not in BUFFERED:
         return {"name": config.name}
     return {"name": config.name, "k": config.k, "x0": config.x0, "boundary": config.boundary}
@@ -72,7 +74,7 @@ def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | No
 
 
 def _report(run: Run, resolved: Resolved, measured: Measured | None) -> ReportData:
-    scale, test = resolved.stages[-1].scale, resolved.test
+    scale, test = scale_of(resolved.stages[-1]), resolved.test
     known = environment()
     gold = prediction = None
     worst: tuple[tuple[str, str, str, float], ...] = ()
@@ -183,13 +185,14 @@ def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
                 interval = span if span.low is not None else None
                 before_value = measured.intervals["before"][task].value
                 metrics.append(CardMetric(task, "spearman_cosine", span.value, interval, before_value))
-    loss = build_loss(recipe.stages[-1].objective, resolved.stages[-1].scale)
+    objective, scale = recipe.stages[-1].objective, scale_of(resolved.stages[-1])
+    loss = build_loss(objective, scale) if objective.reads_grades and scale is not None else None
     return CardData(
         name=f"{recipe.encoder} tuned with gradate ({run.recipe})",
         base_model=recipe.encoder,
         recipe=run.recipe,
         objective=objective_json(resolved),
-        scale=resolved.stages[-1].scale,
+        scale=scale if objective.reads_grades else None,
         sources=tuple(_sources(resolved)),
         metrics=tuple(metrics),
         protocol=protocol,
@@ -202,7 +205,7 @@ def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
 
 
 def _sources(resolved: Resolved) -> list[CardSource]:
-    found = [("train", pairs) for pairs in resolved.stages]
+    found: list[tuple[str, Examples]] = [("train", examples) for examples in resolved.stages]
     found += [("selection", pairs) for sets in resolved.selections for pairs in sets.values()]
     found += [("test", resolved.test)] if resolved.test is not None else []
     sources = [CardSource(role, pairs.name, len(pairs), pairs.fingerprint()) for role, pairs in found]

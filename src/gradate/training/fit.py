@@ -18,14 +18,14 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from gradate.data.examples import Pairs
+from gradate.data.examples import Examples, Pairs
 from gradate.engine.encoding import count_truncated, without_normalize
 from gradate.engine.features import FeatureCache, cache_folder
 from gradate.engine.precision import Precision
 from gradate.errors import InputError, Interrupted
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
-from gradate.objectives.pair import PairObjective
+from gradate.objectives.build import build_objective
 from gradate.training.callbacks.last_step import LastStepCallback
 from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import LogCallback, RunLog
@@ -70,7 +70,7 @@ class StageResult:
 def run_stage(
     stage: Stage,
     model: GradedModel,
-    pairs: Pairs,
+    examples: Examples,
     *,
     folder: Path,
     log: RunLog,
@@ -81,7 +81,7 @@ def run_stage(
     observer: Observer | None = None,
     stop: StopSignal | None = None,
 ) -> StageResult:
-    """Train `model` in place; its head must already lie on the pairs' scale (see `hand_over_head`).
+    """Train `model` in place; a head that trains must already lie on the pairs' scale (see `hand_over_head`).
 
     A complete checkpoint in `folder` is resumed: the weights then end bitwise as if nothing had happened, on the same
     machine with the same threads and precision.
@@ -89,7 +89,7 @@ def run_stage(
     Args:
         stage: Resolved stage: nothing in it is `auto` any more.
         model: Encoder and head.
-        pairs: Training pairs.
+        examples: Training examples: graded pairs where the objective reads grades.
         folder: Where the stage's checkpoints go.
         log: The run's log.
         index: Number of the stage, from 1.
@@ -105,20 +105,21 @@ def run_stage(
         Interrupted: a signal came; a checkpoint of that update was written.
     """
     observer = observer or SilentObserver()
-    if model.head is None:
+    head = model.head if stage.objective.reads_grades else None
+    if head is None and stage.objective.reads_grades:
         raise InputError("the stage needs a model with a head", remedy="call hand_over_head first")
     evaluator = None
     if selection and stage.selection is not None:
-        evaluator = SelectionEvaluator(selection, model.head, precision, stage.selection, stage.prompts)
+        evaluator = SelectionEvaluator(selection, head, precision, stage.selection, stage.prompts)
     body = without_normalize(model.encoder)
     limit = body.max_seq_length
     if stage.max_length is not None:
         body.max_seq_length = min(stage.max_length, limit or stage.max_length)
-    job = _Job(stage, body, model.head, pairs, folder, log, index, precision, seed, evaluator, observer)
-    truncated = count_truncated(body, [*pairs.text1, *pairs.text2])
+    job = _Job(stage, body, head, examples, folder, log, index, precision, seed, evaluator, observer)
+    truncated = count_truncated(body, examples.texts())
     if truncated:
         observer.note(
-            f"{truncated:,} distinct texts of {pairs.name} lose their end after {body.max_seq_length} tokens"
+            f"{truncated:,} distinct texts of {examples.name} lose their end after {body.max_seq_length} tokens"
         )
     try:
         result = _solve(job) if stage.is_convex else _train(job, stop or StopSignal())
@@ -126,7 +127,8 @@ def run_stage(
     finally:
         body.max_seq_length = limit
         model.encoder.eval()
-        model.head.eval()
+        if head is not None:
+            head.eval()
 
 
 def hand_over_head(model: GradedModel, pairs: Pairs, head_factory: Any, *, rescale: bool, seed: int) -> None:
@@ -148,12 +150,13 @@ def hand_over_head(model: GradedModel, pairs: Pairs, head_factory: Any, *, resca
     model.scale = pairs.scale
 
 
-def to_dataset(pairs: Pairs, stage: Stage) -> Dataset:
-    """Columns that sentence-transformers' collator reads: both texts, and the grade with its weight, if any."""
-    grades = np.trunc(pairs.grades) if stage.label_cast == "int" else pairs.grades
-    columns: dict[str, Any] = {"sentence1": list(pairs.text1), "sentence2": list(pairs.text2)}
-    weights = normalized_weights(pairs)
-    columns["score"] = grades.tolist() if weights is None else np.stack([grades, weights], axis=1).tolist()
+def to_dataset(examples: Examples, stage: Stage) -> Dataset:
+    """Columns that sentence-transformers' collator reads: the texts, and the grade with its weight, if they count."""
+    columns: dict[str, Any] = dict(examples.columns())
+    if stage.objective.reads_grades and isinstance(examples, Pairs):
+        grades = np.trunc(examples.grades) if stage.label_cast == "int" else examples.grades
+        weights = normalized_weights(examples)
+        columns["score"] = grades.tolist() if weights is None else np.stack([grades, weights], axis=1).tolist()
     return Dataset.from_dict(columns)
 
 
@@ -167,8 +170,9 @@ class _Job:
     stage: Stage
     body: SentenceTransformer
     """The encoder up to where the head reads."""
-    head: PairHead
-    pairs: Pairs
+    head: PairHead | None
+    """What reads the grades; None where none are read."""
+    examples: Examples
     folder: Path
     log: RunLog
     index: int
@@ -184,7 +188,8 @@ class _Job:
 
 def _solve(job: _Job) -> StageResult:
     started = time.perf_counter()
-    pairs, n = job.pairs, len(job.pairs)
+    pairs, head, n = job.examples, job.head, len(job.examples)
+    assert isinstance(pairs, Pairs) and head is not None
     encoded = FeatureCache(cache_folder()).encode(
         job.body,
         [*pairs.text1, *pairs.text2],
@@ -195,9 +200,9 @@ def _solve(job: _Job) -> StageResult:
     for note in encoded.notes:
         job.observer.note(note)
     rows = torch.from_numpy(encoded.index)
-    features = PairFeatures(torch.from_numpy(encoded.embeddings), rows[:n], rows[n:], job.head)
+    features = PairFeatures(torch.from_numpy(encoded.embeddings), rows[:n], rows[n:], head)
     fit = fit_head(
-        job.head,
+        head,
         features,
         np.trunc(pairs.grades) if job.stage.label_cast == "int" else pairs.grades,
         job.stage.objective,
@@ -236,10 +241,10 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
     with trainable(job.body, job.head, stage):
         trainer = GradedTrainer(
             stage,
-            PairObjective(job.body, job.head, stage.objective, job.pairs.scale),
-            rows=job.pairs.rows,
+            build_objective(stage.objective, job.body, job.head, getattr(job.examples, "scale", None)),
+            rows=getattr(job.examples, "rows", None),
             args=_arguments(job),
-            train_dataset=to_dataset(job.pairs, stage),
+            train_dataset=to_dataset(job.examples, stage),
             evaluator=evaluator,
             callbacks=_callbacks(job, stop),
         )
@@ -271,7 +276,7 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
         step=step,
         steps=state.global_step,
         seconds=seconds,
-        pairs_per_second=len(job.pairs) * float(state.epoch or 0) / seconds if seconds else 0.0,
+        pairs_per_second=len(job.examples) * float(state.epoch or 0) / seconds if seconds else 0.0,
     )
 
 

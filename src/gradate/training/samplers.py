@@ -44,6 +44,7 @@ class SeededBatchSampler(DefaultBatchSampler):
         seed: Seed of the run.
         lengths: Length of each pair, (n,), in any unit; None keeps batches fully random.
         world_size: Processes that share the batches.
+        reshuffle: Draw a new order every epoch; False repeats the first one.
 
     Raises:
         InputError: fewer pairs than processes.
@@ -61,20 +62,22 @@ class SeededBatchSampler(DefaultBatchSampler):
         seed: int,
         lengths: Sequence[int] | None = None,
         world_size: int = 1,
+        reshuffle: bool = True,
     ) -> None:
         super().__init__(SequentialSampler(dataset), batch_size=batch_size, drop_last=False, seed=seed)
         if len(dataset) < world_size:
             raise InputError(
                 f"{len(dataset)} pairs cannot be dealt out to {world_size} processes", remedy="start fewer processes"
             )
-        self.lengths, self.world_size = lengths, world_size
+        self.lengths, self.world_size, self.reshuffle = lengths, world_size, reshuffle
         self._sizes = _global_sizes(len(dataset), batch_size, world_size)
 
     def __len__(self) -> int:
         return self.world_size * len(self._sizes)
 
     def __iter__(self) -> Iterator[list[int]]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        epoch = self.epoch if self.reshuffle else 0
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.sampler), generator=generator).tolist()  # type: ignore[arg-type]
         start = 0
         for first in range(0, len(self._sizes), WINDOW):
@@ -90,17 +93,18 @@ class SeededBatchSampler(DefaultBatchSampler):
                 yield from (rows[rank :: self.world_size] for rank in reversed(range(self.world_size)))
 
 
-def pair_lengths(dataset: Any) -> list[int]:
-    """Pieces in the longer text of each pair, near enough the tokens that its batch is padded to.
+def row_lengths(dataset: Any) -> list[int]:
+    """Pieces in the longest text of each row, near enough the tokens that its batch is padded to.
 
     Args:
-        dataset: Has the columns `sentence1` and `sentence2`.
+        dataset: Columns of texts; a column of numbers is no text.
 
-    >>> pair_lengths({"sentence1": ["A cat sleeps.", "Yes"], "sentence2": ["Cats?", "Not internationally"]})
+    >>> row_lengths({"sentence1": ["A cat sleeps.", "Yes"], "sentence2": ["Cats?", "Not internationally"]})
     [4, 3]
     """
-    columns = (dataset["sentence1"], dataset["sentence2"])
-    return [max(len(PIECE.findall(text)) for text in pair) for pair in zip(*columns, strict=True)]
+    names = getattr(dataset, "column_names", None) or list(dataset)
+    columns = [column for column in (dataset[name] for name in names) if len(column) and isinstance(column[0], str)]
+    return [max(len(PIECE.findall(text)) for text in row) for row in zip(*columns, strict=True)]
 
 
 def _global_sizes(n: int, batch_size: int, world_size: int) -> list[int]:

@@ -59,7 +59,13 @@ class Stage:
     """One training phase: its data, objective, what is trainable, schedule and selection."""
 
     source: str = "pairs"
-    """`pairs` (the run's training pairs) or a source name: `nli`, `sts-corpus`, `starter`, a file, …"""
+    """`pairs` (the run's training pairs) or a source name: `nli`, `sts-corpus`, `starter`, a file, …; for `info-nce`
+    also `nli-triplets` and `sentences`."""
+    limit: int | None = None
+    """Train on this many examples, drawn by lot, the same for every seed, 1 or more; null: on all."""
+    noise: float = 0.0
+    """Share of the grades that are replaced by others, drawn by lot, the same for every seed, 0 to 1: for studies of
+    what noisy labels cost."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Loss and its parameters."""
     trainable: str = "all"
@@ -89,7 +95,10 @@ class Stage:
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
     """Shape of the schedule after warm-up."""
     warmup: float = 0.1
-    """Share of the updates with rising learning rate, 0 to below 1."""
+    """Share of the schedule's updates with rising learning rate, 0 to below 1."""
+    schedule_stretch: float = 1.0
+    """Updates of the schedule per update of the stage, 1 or more; above 1 the stage ends before its schedule does, as
+    in the published code."""
     weight_decay: float = 0.01
     """AdamW's weight decay, 0 or more; never on biases and normalisation."""
     layer_decay: float = 1.0
@@ -110,6 +119,8 @@ class Stage:
     """Re-express the head on this stage's scale when it comes from another; false: the published code's way."""
     label_cast: Literal["float", "int"] = "float"
     """`int` truncates the grades as the published code does; for reproduction only."""
+    reshuffle: bool = True
+    """Draw a new order every epoch; false repeats the first one, as in the published code."""
     compile: Literal["never", "auto", "always"] = "never"
     """Compile the encoder's training pass with `torch.compile`; `auto`: where that is predicted to pay back over the
     stage, `always`: wherever there is a compiler."""
@@ -150,6 +161,12 @@ class Stage:
                 where="accumulate",
                 remedy="use a larger batch_size with mini_batch_size instead",
             )
+        _require(self.limit is None or self.limit >= 1, "limit", self.limit, "1 or more, or null")
+        _require(_finite(self.noise) and 0 <= self.noise <= 1, "noise", self.noise, "from 0 to 1")
+        stretch = self.schedule_stretch
+        _require(_finite(stretch) and stretch >= 1, "schedule_stretch", stretch, "1 or more")
+        if not self.objective.reads_grades:
+            self._refuse_what_needs_grades()
         _require(self.max_length is None or self.max_length >= 3, "max_length", self.max_length, "3 or more")
         _require(_rate(self.learning_rate), "learning_rate", self.learning_rate, "a finite number above 0, up to 1")
         head_rate = self.head_learning_rate
@@ -162,6 +179,17 @@ class Stage:
         _require(every == "auto" or every >= 1, "evaluate_every", every, "1 or more, or auto")
         _require(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more, or null")
         _require(self.l2 == "auto" or (_finite(self.l2) and self.l2 > 0), "l2", self.l2, "above 0, or auto")
+
+    def _refuse_what_needs_grades(self) -> None:
+        name = self.objective.name
+        if self.trainable == "head":
+            raise InputError(f"{name} trains no head", where="trainable", remedy="all, lora or last-N")
+        if self.noise:
+            raise InputError(f"{name} reads no grades that could be noisy", where="noise", remedy="leave it out")
+        if self.selection is not None and self.selection.metric in ("spearman_head", "mae_head"):
+            raise InputError(
+                f"{name} trains no head to judge", where="selection.metric", remedy="spearman_cosine or pearson_cosine"
+            )
 
     @property
     def is_convex(self) -> bool:

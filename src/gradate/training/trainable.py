@@ -18,7 +18,7 @@ from gradate.training.trainer import LAYER
 
 
 @contextmanager
-def trainable(encoder: SentenceTransformer, head: PairHead, stage: Stage) -> Iterator[None]:
+def trainable(encoder: SentenceTransformer, head: PairHead | None, stage: Stage) -> Iterator[None]:
     """Leave only what the stage trains with gradients; on leaving, merge adapters and give gradients back to all.
 
     Raises:
@@ -31,7 +31,8 @@ def trainable(encoder: SentenceTransformer, head: PairHead, stage: Stage) -> Ite
             encoder.requires_grad_(False)
         elif stage.trainable != "all":
             _last_layers(encoder, int(stage.trainable.removeprefix("last-")))
-        head.requires_grad_(True)
+        if head is not None:
+            head.requires_grad_(True)
         yield
     finally:
         merge_adapters(encoder)

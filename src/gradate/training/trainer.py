@@ -1,4 +1,4 @@
-"""The trainer: sentence-transformers' own, made to keep, clip and synchronise the pair head."""
+"""The trainer: sentence-transformers' own, made to keep, clip and synchronise what an objective brings along."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from gradate.engine.embedding import filled_rows
 from gradate.errors import GradateError, TrainingStopped
+from gradate.objectives.base import Objective
 from gradate.objectives.cached import CachedObjective
-from gradate.objectives.pair import PairObjective
-from gradate.training.samplers import EpochCallback, SeededBatchSampler, pair_lengths
+from gradate.training.samplers import EpochCallback, SeededBatchSampler, row_lengths
 from gradate.training.stage import Stage
 
 WEIGHTS = "trained.safetensors"
@@ -26,21 +26,21 @@ LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
 
 
 class GradedTrainer(SentenceTransformerTrainer):
-    """Trains a `PairObjective`: a checkpoint holds what trains, head included, and nothing else.
+    """Trains an `Objective`: a checkpoint holds what trains, a head included, and nothing else.
 
     sentence-transformers' trainer optimises a loss's own parameters but leaves them out of checkpoints, resuming,
     best-model reload, gradient clipping and synchronisation. Each of these has its one overridden method here.
 
     Args:
         stage: The stage's resolved configuration.
-        objective: Encoder, head and loss.
-        rows: Row numbers of the training pairs in their file, to name a failing batch; None if there is no file.
+        objective: Encoder and loss, with a head or without.
+        rows: Row numbers of the training examples in their file, to name a failing batch; None if there is no file.
         trainer_arguments: Everything else `SentenceTransformerTrainer` takes.
     """
 
-    def __init__(self, stage: Stage, objective: PairObjective, *, rows: Any = None, **trainer_arguments: Any) -> None:
+    def __init__(self, stage: Stage, objective: Objective, *, rows: Any = None, **trainer_arguments: Any) -> None:
         self.stage: Stage = stage
-        self.objective: PairObjective = objective
+        self.objective: Objective = objective
         self.rows = rows
         self._epochs = EpochCallback()
         mini = stage.mini_batch_size
@@ -48,7 +48,7 @@ class GradedTrainer(SentenceTransformerTrainer):
         super().__init__(model=objective.model, loss=loss, **trainer_arguments)
         self.add_callback(self._epochs)
         if _world_size() > 1:
-            for parameter in objective.head.parameters():
+            for parameter in objective.own_parameters().values():
                 dist.broadcast(parameter.data, src=0)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
@@ -58,9 +58,11 @@ class GradedTrainer(SentenceTransformerTrainer):
 
     def trained_state(self) -> dict[str, Tensor]:
         """Every parameter that trains, by its name in the objective."""
-        named = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
-        named |= {f"head.{n}": p for n, p in self.objective.head.named_parameters() if p.requires_grad}
+        named = {name: p for name, p in self._parameters().items() if p.requires_grad}
         return {name: p.detach().cpu().contiguous().clone() for name, p in named.items()}
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return {f"model.{n}": p for n, p in self.model.named_parameters()} | self.objective.own_parameters()
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or str(self.args.output_dir))
@@ -88,8 +90,7 @@ class GradedTrainer(SentenceTransformerTrainer):
         Raises:
             GradateError: the state holds other parameters.
         """
-        parameters = {f"model.{n}": p for n, p in self.model.named_parameters()}
-        parameters |= {f"head.{n}": p for n, p in self.objective.head.named_parameters()}
+        parameters = self._parameters()
         expected = {name for name, p in parameters.items() if p.requires_grad}
         if expected != state.keys():
             raise GradateError(f"{where} does not belong to this stage: other parameters train here")
@@ -110,12 +111,12 @@ class GradedTrainer(SentenceTransformerTrainer):
         return loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
-        head = [p for p in self.objective.head.parameters() if p.grad is not None]
+        own = self.objective.own_parameters().values()
         if _world_size() > 1:
-            for gradient in (p.grad for p in head if p.grad is not None):
+            for gradient in (p.grad for p in own if p.grad is not None):
                 dist.all_reduce(gradient)
                 gradient.div_(_world_size())
-        gradients = [p.grad for p in (*model.parameters(), *head) if p.grad is not None]
+        gradients = [p.grad for p in (*model.parameters(), *own) if p.grad is not None]
         rows = [filled_rows(gradient) for gradient in gradients]
         parts = [g if r is None else g.index_select(0, r) for g, r in zip(gradients, rows, strict=True)]
         norm = nn.utils.get_total_norm(parts)
@@ -159,12 +160,18 @@ class GradedTrainer(SentenceTransformerTrainer):
             dataset,
             batch_size=batch_size,
             seed=self.args.seed,
-            lengths=pair_lengths(dataset) if self.stage.is_bucketed else None,
+            lengths=row_lengths(dataset) if self.stage.is_bucketed else None,
             world_size=_world_size(),
+            reshuffle=self.stage.reshuffle,
         )
         return self._epochs.sampler
 
     # -- optimiser ---------------------------------------------------------------------------------------------------
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The schedule over the stage, or over a longer one that the stage does not see the end of."""
+        planned = round(num_training_steps * self.stage.schedule_stretch)
+        return super().create_scheduler(planned, optimizer)
 
     def get_optimizer_cls_and_kwargs(self, args: Any, model: Any = None) -> tuple[Any, Any]:  # type: ignore[override]
         """AdamW over groups with layer-wise learning rates; the head and norms as the stage says."""
@@ -177,21 +184,22 @@ def _world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def parameter_groups(objective: nn.Module, stage: Stage) -> list[dict[str, Any]]:
+def parameter_groups(objective: Objective, stage: Stage) -> list[dict[str, Any]]:
     """Optimiser groups: learning rate by depth (top layer and pooler the full one), weight decay on matrices only.
 
     Args:
-        objective: Module with `model` and `head`.
+        objective: Its own parameters (a head) take the head's rate.
         stage: Gives `learning_rate`, `head_learning_rate`, `layer_decay`, `embeddings_rate`, `weight_decay`.
     """
     named = [(n, p) for n, p in objective.named_parameters() if p.requires_grad]
+    own = objective.own_parameters()
     depths = [int(m.group(1)) for n, _ in objective.named_parameters() if (m := LAYER.search(n))]
     layers = max(depths, default=-1) + 1
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in named:
         rate = stage.learning_rate
         layer = LAYER.search(name)
-        if name.startswith("head."):
+        if name in own:
             rate = stage.head_learning_rate or stage.learning_rate
         elif layer:
             rate *= stage.layer_decay ** (layers - 1 - int(layer.group(1)))

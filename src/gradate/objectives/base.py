@@ -1,0 +1,55 @@
+"""The objective: a module that encodes the texts of a batch in one pass and judges their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from gradate.engine.packing import embed_together
+from gradate.objectives.config import ObjectiveConfig
+
+
+class Objective(nn.Module):
+    """sentence-transformers' loss protocol, with the encoding apart from the judging.
+
+    So any objective can be cached (`CachedObjective`) and the encoder passed over once, whatever looks at the result.
+
+    Args:
+        model: The encoder.
+        config: Resolved objective.
+    """
+
+    def __init__(self, model: SentenceTransformer, config: ObjectiveConfig) -> None:
+        super().__init__()
+        self.model = model
+        self.config = config
+
+    @property
+    def per_example(self) -> bool:
+        """Whether the loss is a mean over rows, whoever shares the batch; see `ObjectiveConfig`."""
+        return self.config.per_example
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """Loss of a batch.
+
+        Args:
+            sentence_features: Tokenised texts, one entry a column.
+            labels: As `from_embeddings` takes them.
+        """
+        return self.from_embeddings(embed_together(self.model, list(sentence_features)), labels)
+
+    def from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
+        """Loss of the columns' embeddings, each (B, dim)."""
+        raise NotImplementedError
+
+    def own_parameters(self) -> dict[str, nn.Parameter]:
+        """Parameters that are not the encoder's, by name."""
+        encoder = {id(parameter) for parameter in self.model.parameters()}
+        return {name: p for name, p in self.named_parameters() if id(p) not in encoder}
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Parameters for the model card."""
+        return {"loss": self.config.name}
