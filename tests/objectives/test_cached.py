@@ -10,7 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import embed_columns
-from torch import Tensor, nn
+from torch import Tensor
 
 from gradate.engine.packing import packed
 from gradate.models.head import PairHead

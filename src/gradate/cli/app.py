@@ -12,7 +12,20 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from gradate import __version__
-from gradate.cli import check, corpus, demo, encode, env, evaluate, export, recipes, score, train
+from gradate.cli import (
+    check,
+    compare,
+    corpus,
+    demo,
+    encode,
+    env,
+    evaluate,
+    export,
+    recipes,
+    reproduce,
+    score,
+    train,
+)
 from gradate.errors import GradateError
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
@@ -57,6 +70,8 @@ app.command("check")(check.check)
 app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
 app.command("score")(score.score)
 app.command("encode")(encode.encode)
 app.command("export")(export.export)

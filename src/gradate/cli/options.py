@@ -45,6 +45,20 @@ OutFileOption = Annotated[
 ]
 
 
+def parse_seeds(text: str) -> list[int]:
+    """Seeds as written on the command line.
+
+    Raises:
+        InputError: anything but whole numbers between commas.
+    """
+    from gradate.errors import InputError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"cannot read {text!r}", where="--seeds", remedy="write whole numbers: 1,2,3") from None
+
+
 def parse_scale(text: str | None) -> LabelScale | None:
     """The declared scale, if one was declared."""
     from gradate.scale import LabelScale

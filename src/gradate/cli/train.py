@@ -16,9 +16,9 @@ from gradate.cli.options import (
     QuietOption,
     ScaleOption,
     parse_scale,
+    parse_seeds,
 )
 from gradate.cli.output import Output, facts, figure, open_output, table
-from gradate.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,7 +58,7 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a graded model by a recipe, measure it, and write the run folder with model and report."""
-    seed_list = _parse_seeds(seeds)
+    seed_list = None if seeds is None else parse_seeds(seeds)
     with open_output(as_json, quiet=quiet) as output:
         from gradate.cli.watch import Watcher
         from gradate.runs.plan import Plan
@@ -114,12 +114,3 @@ def _show_runs(output: Output, runs: Runs) -> None:
     rows = [(run.seed, run.headline, None if run.best is None else run.best["value"]) for run in runs.runs]
     summary = {"mean": found["mean"], "sd": found["sd"], "chosen seed": found["chosen"], "model": runs.model}
     output.result(found, table(("seed", "Spearman of the cosine", "selection"), rows), f"\n{facts(summary)}")
-
-
-def _parse_seeds(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"cannot read {text!r}", where="--seeds", remedy="write whole numbers: 1,2,3") from None

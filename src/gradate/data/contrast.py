@@ -115,8 +115,8 @@ class Texts:
 def triplets_of_classes(pairs: Pairs) -> Triplets:
     """Triplets from graded pairs: first texts that have a highest and a lowest second text, joined in file order.
 
-    A first text with several of both gives as many triplets as the scarcer kind has texts. For NLI these are a premise,
-    what it entails and what it contradicts.
+    A first text with several of both gives as many triplets as the scarcer kind has texts. For NLI these are a
+    premise, what it entails and what it contradicts.
 
     Source: Gao et al. (2021), section 4.
 
@@ -143,7 +143,7 @@ def triplets_of_classes(pairs: Pairs) -> Triplets:
 
 
 def drop_test_triplets(triplets: Triplets, tests: Iterable[TextPair]) -> Triplets:
-    """Leave out the triplets whose anchor and positive stand as a pair in a test set, in either order, and count them."""
+    """Leave out the triplets whose anchor and positive stand as a pair in a test set, in either order; count them."""
     held = set(pair_keys(list(tests)))
     keys = pair_keys(list(zip(triplets.anchor, triplets.positive, strict=True)))
     kept = [i for i, key in enumerate(keys) if key not in held]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gradate.data.benchmarks import load_seven_sts
+from gradate.data.contrast import Texts, Triplets, drop_test_texts, drop_test_triplets, triplets_of_classes
 from gradate.data.corpus import (
     SICK_SCALE,
     STSB_SCALE,
@@ -20,7 +21,6 @@ from gradate.data.corpus import (
     load_dev_clean,
     official_pairs,
 )
-from gradate.data.contrast import Texts, Triplets, drop_test_texts, drop_test_triplets, triplets_of_classes
 from gradate.data.examples import Examples, Pairs
 from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, SENTEVAL_REPOSITORY, download
 from gradate.data.leakage import drop_leaks

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.isotonic import IsotonicRegression
 
 from gradate.errors import InputError
@@ -32,6 +33,17 @@ def word_overlap(text1: Sequence[str], text2: Sequence[str]) -> Array:
     if len(text1) != len(text2):
         raise InputError(f"expected as many first as second texts, got {len(text1)} and {len(text2)}")
     return np.array([_dice(a, b) for a, b in zip(text1, text2, strict=True)], dtype=np.float64)
+
+
+def bag_of_words(text1: Sequence[str], text2: Sequence[str]) -> Array:
+    """Cosine of the word counts of each pair, 0 to 1, shape (n,); 0 where a text has no word.
+
+    >>> bag_of_words(["close the door", "!"], ["the door", "!"]).round(4).tolist()
+    [0.8165, 0.0]
+    """
+    counts = TfidfVectorizer(token_pattern=r"(?u)\b\w+\b", use_idf=False).fit([*text1, *text2])
+    one, other = (counts.transform(list(side)) for side in (text1, text2))
+    return np.asarray(one.multiply(other).sum(axis=1), dtype=np.float64).ravel()
 
 
 def isotonic_grades(

@@ -18,7 +18,7 @@ class ContrastiveObjective(Objective):
     """−log of the share that a text's partner has among all candidates of the batch, by exp(cosine / temperature).
 
     Candidates of row i are the second texts of all rows and, where there are any, their third texts. With one text
-    seen twice under dropout this is unsupervised SimCSE, with premise, entailment and contradiction the supervised one.
+    seen twice under dropout this is unsupervised SimCSE; with premise, entailment and contradiction, the supervised.
 
     Args:
         model: The encoder.

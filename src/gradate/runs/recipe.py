@@ -65,7 +65,7 @@ class Recipe:
     description: str = ""
     """What the recipe is for, with its source."""
     encoder: str = "bundled"
-    """`bundled`, a folder, a Hub name, or `shallow`: two random layers over the bundled vocabulary, drawn by the seed."""
+    """`bundled`, a folder, a Hub name, or `shallow`: two layers over the bundled vocabulary, random by the seed."""
     pooling: Literal["own", "mean", "cls"] = "own"
     """How tokens become one embedding: as the encoder does by itself, their mean, or the first one's."""
     head: HeadConfig = field(default_factory=HeadConfig)

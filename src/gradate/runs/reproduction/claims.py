@@ -1,0 +1,159 @@
+"""Claims judged: the rows they name, compared on the pairs that all of them scored."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradate.evaluation.metrics import Array, Statistic, accuracy_statistic, mae_statistic, qwk_statistic
+from gradate.evaluation.significance import Resampled
+from gradate.evaluation.systems import AVERAGE, Arena, Difference, System, seed_spread
+from gradate.evaluation.verdict import judge
+from gradate.runs.reproduction.cells import Cell
+from gradate.runs.reproduction.measure import GRADES_SOURCE, Source
+from gradate.runs.reproduction.spec import TASKS, Claim, Part
+
+TRAINED = ("STS-B", "SICK-R")
+"""Tasks whose own training data the corpus holds."""
+REST = tuple(task for task in TASKS if task not in TRAINED)
+ON_TASKS = ("average", "trained")
+"""Metrics on the seven sets; the others are of grades."""
+
+
+def judge_claims(
+    claims: Sequence[Claim],
+    part: Part,
+    cells: Mapping[tuple[str, str], Cell],
+    source: Source,
+    *,
+    resamples: int = 1000,
+) -> tuple[dict[str, Any], ...]:
+    """The verdict on each claim in each group that has its rows, as plain JSON.
+
+    Args:
+        claims: The claims.
+        part: The table they are about.
+        cells: What stands, by group and row.
+        source: The data the cells were measured on.
+        resamples: Bootstrap resamples, 1 or more.
+    """
+    arenas = _Arenas(source, resamples)
+    found = []
+    for claim in claims:
+        for group in part.groups:
+            rows = {row.name for row in part.rows if row.group == group.name}
+            wanted = (claim.of, *claim.others) if claim.kind == "flat" else (claim.of, claim.than)
+            if (claim.groups and group.name not in claim.groups) or not rows.issuperset(wanted):
+                continue
+            standing = {row: cell for (name, row), cell in cells.items() if name == group.name}
+            entry = {"claim": claim.text, "source": claim.source, "group": group.title, "kind": claim.kind}
+            entry |= {"metric": claim.metric, "of": claim.of, "than": claim.than or list(claim.others)}
+            if any(name not in standing for name in wanted):
+                found.append({**entry, "verdict": "undecided", "reason": "not all of its rows stand yet"})
+                continue
+            found.append({**entry, **_judge(claim, {name: standing[name] for name in wanted}, arenas)})
+    return tuple(found)
+
+
+class _Arenas:
+    """Where cells meet, made when first needed."""
+
+    def __init__(self, source: Source, resamples: int) -> None:
+        self.source, self.resamples = source, resamples
+        self._made: dict[str, Arena] = {}
+
+    def of(self, metric: str) -> Arena:
+        """The arena of a claim's metric; error counts negatively, so that more is better."""
+        kind = "seven" if metric in ON_TASKS else metric
+        if kind not in self._made:
+            if kind == "seven":
+                self._made[kind] = Arena(self.source.tasks(), resamples=self.resamples)
+            else:
+                statistic = _of_grades(kind, self.source)
+                self._made[kind] = Arena(self.source.graded_task(), statistic=statistic, resamples=self.resamples)
+        return self._made[kind]
+
+
+def _of_grades(metric: str, source: Source) -> Statistic:
+    scale = source.grades.scale
+    if metric == "mae":
+        return lambda gold, score, counts: -mae_statistic(gold, np.asarray(scale.clamp(score)), counts)
+    plain = (accuracy_statistic if metric == "accuracy" else qwk_statistic)(scale)
+    return lambda gold, score, counts: 100 * plain(gold, np.asarray(scale.clamp(score)), counts)
+
+
+def _judge(claim: Claim, cells: Mapping[str, Cell], arenas: _Arenas) -> dict[str, Any]:
+    arena = arenas.of(claim.metric)
+    if claim.metric not in ON_TASKS and any(
+        result.grades is None for cell in cells.values() for result in cell.seeds.values()
+    ):
+        return {"verdict": "undecided", "reason": "grades were not measured"}
+    systems = {name: _system(name, cell, claim.metric) for name, cell in cells.items()}
+    if claim.kind == "flat":
+        return _judge_flat(claim, arena, systems)
+    differences = arena.difference(systems[claim.than], systems[claim.of])
+    found: Difference = differences[AVERAGE]
+    if claim.metric == "trained":
+        found = _trained_minus_rest(arena, systems[claim.than], systems[claim.of])
+    word, reason = judge(found, margin=claim.margin)
+    entry = {"verdict": word, "reason": reason, "difference": found.to_json(), "margin": claim.margin}
+    if claim.metric == "average":
+        entry["tasks"] = {name: d.to_json() for name, d in differences.items() if name != AVERAGE}
+    return entry
+
+
+def _judge_flat(claim: Claim, arena: Arena, systems: Mapping[str, System]) -> dict[str, Any]:
+    resampled = [arena.resampled(system)[AVERAGE] for system in systems.values()]
+    means = [r.value for r in resampled]
+    spread = max(means) - min(means)
+    draws = np.stack([r.draws for r in resampled])
+    ranges = draws.max(axis=0) - draws.min(axis=0)
+    high = float(np.nanquantile(ranges, 0.975))
+    low = float(np.nanquantile(ranges, 0.025))
+    by_seed = [statistics.stdev(arena.values(s)[AVERAGE].tolist()) for s in systems.values() if len(s.seeds) > 1]
+    word = "holds" if high < claim.margin else "fails" if low > claim.margin else "undecided"
+    reason = (
+        f"the rows lie {spread:.2f} apart, 95 % of resamples from {low:.2f} to {high:.2f}; margin {claim.margin:g}"
+    )
+    if by_seed:
+        reason += f"; seeds of one row spread by {statistics.fmean(by_seed):.2f}"
+    return {"verdict": word, "reason": reason, "range": {"value": spread, "low": low, "high": high}}
+
+
+def _trained_minus_rest(arena: Arena, first: System, second: System) -> Difference:
+    """What the two tasks with training data gained over what the other five did."""
+
+    def gain(clusters: bool) -> tuple[Resampled, Resampled]:
+        one, other = (arena.resampled(system, clusters=clusters) for system in (first, second))
+
+        def moved(tasks: Sequence[str]) -> Resampled:
+            a, b = (Resampled.average([found[t] for t in tasks]) for found in (one, other))
+            return Resampled(b.value - a.value, b.draws - a.draws)
+
+        return moved(REST), moved(TRAINED)
+
+    def by_seed(system: System) -> Array:
+        values = arena.values(system)
+        sides = (np.mean([values[task] for task in tasks], axis=0) for tasks in (TRAINED, REST))
+        return np.asarray(next(sides) - next(sides))
+
+    low, high = gain(False)
+    clusters = None
+    if arena.clustered:
+        few, many = gain(True)
+        clusters = many.minus(few)
+    spread = seed_spread(first.seeds, by_seed(first), second.seeds, by_seed(second))
+    return Difference(high.minus(low), clusters, None, spread)
+
+
+def _system(name: str, cell: Cell, metric: str) -> System:
+    results = list(cell.seeds.values())
+    seeds = () if list(cell.seeds) == [0] else tuple(cell.seeds)
+    if metric in ON_TASKS:
+        scores = {task: np.stack([result.scores[task] for result in results]) for task in TASKS}
+    else:
+        scores = {GRADES_SOURCE: np.stack([result.grades for result in results if result.grades is not None])}
+    return System(f"{name} {cell.key}", scores, seeds)

@@ -1,0 +1,250 @@
+"""Reproducing a table: run what is missing, keep what is done, judge the claims, write it down."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradate.errors import GradateError, InputError, Interrupted
+from gradate.evaluation.systems import AVERAGE
+from gradate.runs.folder import read_json, write_json
+from gradate.runs.recipe import Recipe
+from gradate.runs.reproduction.cells import Cell, baseline_key, read_cell, recipe_key, write_cell
+from gradate.runs.reproduction.claims import judge_claims
+from gradate.runs.reproduction.measure import Source, measure_baseline, measure_recipe, require_same_data
+from gradate.runs.reproduction.spec import TASKS, Part, Row, Scale, TableSpec, load_table, row_recipe
+from gradate.training.callbacks.observer import Observer, SilentObserver
+
+VERSION = 1
+RUNS = Path("runs") / "reproduce"
+"""Where runs lie while they last; git-ignored."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRow:
+    """A row as it stands."""
+
+    row: Row
+    cell: Cell | None
+    """None for cited rows, and where nothing stands."""
+
+    @property
+    def name(self) -> str:
+        """Name in the table."""
+        return self.row.name
+
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """Mean, sample standard deviation and number of seeds, by column."""
+        if self.cell is None:
+            return {}
+        seeds = list(self.cell.seeds.values())
+        columns: dict[str, list[float | None]] = {task: [s.tasks[task] for s in seeds] for task in TASKS}
+        columns[AVERAGE] = [s.average for s in seeds]
+        return {name: _spread(values) for name, values in columns.items()}
+
+    def paper(self) -> dict[str, float] | None:
+        """The paper's figures by column; None where it has none."""
+        if not self.row.paper:
+            return None
+        names = (AVERAGE,) if len(self.row.paper) == 1 else (*TASKS, AVERAGE)
+        return dict(zip(names, self.row.paper, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "group": self.row.group,
+            "cited": self.row.cited,
+            "cells": self.cells(),
+            "paper": self.paper(),
+            "paper_name": self.row.paper_name or None,
+            "key": None if self.cell is None else self.cell.key,
+            "seeds": [] if self.cell is None else list(self.cell.seeds),
+            "minutes": None if self.cell is None else _mean([s.minutes for s in self.cell.seeds.values()]),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """A table as it stands."""
+
+    spec: TableSpec
+    scale: Scale
+    rows: tuple[ShownRow, ...]
+    missing: tuple[dict[str, Any], ...]
+    verdicts: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
+    failed: bool = False
+    """Whether a run failed; the others were finished all the same."""
+
+    @property
+    def part(self) -> Part:
+        """The table at this scale."""
+        return self.spec.small if self.scale == "small" else self.spec.full
+
+    def to_json(self) -> dict[str, Any]:
+        """The command line's JSON, and what is committed."""
+        return {
+            "version": VERSION,
+            "table": self.spec.name,
+            "scale": self.scale,
+            "rows": [row.to_json() for row in self.rows],
+            "missing": list(self.missing),
+            "verdicts": list(self.verdicts),
+        }
+
+
+@dataclass
+class _Job:
+    spec: TableSpec
+    part: Part
+    scale: Scale
+    seeds: tuple[int, ...]
+    cells: Path
+    source: Source
+    resume: bool
+    observer: Observer
+    missing: list[dict[str, Any]] = field(default_factory=list)
+    failed: bool = False
+
+
+def reproduce(
+    table: str,
+    *,
+    scale: Scale = "small",
+    seeds: Sequence[int] = (1, 2, 3),
+    results: str | Path = "results",
+    data: Sequence[str] = (),
+    hub: bool = False,
+    resume: bool = True,
+    resamples: int = 1000,
+    observer: Observer | None = None,
+) -> Reproduction:
+    """Run what is missing of a table, and judge its claims.
+
+    Finished cells come from `results/cells`, so that an interrupted table goes on where it stopped, run by run and,
+    within a run, checkpoint by checkpoint. A row whose data is not at hand is listed as missing, and not trained.
+
+    Args:
+        table: `table-1`, … or another of `spec.table_names()`.
+        scale: `small`, or the paper's own, `full`.
+        seeds: Seeds of every trained row.
+        results: Folder of results.
+        data: Data folders or `NAME=PATH`; see `DataLocations.resolve`.
+        hub: Fetch from the Hub what `data` does not name.
+        resume: Go on with runs that stand half done; False begins them anew.
+        resamples: Bootstrap resamples, 1 or more.
+        observer: Who watches.
+
+    Raises:
+        InputError: no such table, a result of another version, or one that was measured on other data.
+        Interrupted: Ctrl-C or SIGTERM; what was finished is kept.
+    """
+    spec = load_table(table)
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise InputError(f"seeds must differ, got {list(seeds)}", where="--seeds")
+    part = spec.small if scale == "small" else spec.full
+    source = Source(tuple(data), hub)
+    folder = Path(results)
+    job = _Job(spec, part, scale, tuple(seeds), folder / "cells", source, resume, observer or SilentObserver())
+    rows = tuple(_stand(job, row) for row in part.rows)
+    kept = folder / "tables" / f"{table}.{scale}.json"
+    notes: list[str] = []
+    if source.lacks(None, grades=part.grades) is None:
+        cells = {(row.row.group, row.name): row.cell for row in rows if row.cell is not None}
+        verdicts = judge_claims(spec.claims, part, cells, source, resamples=resamples)
+        found = Reproduction(spec, scale, rows, tuple(job.missing), verdicts, failed=job.failed)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_json(kept, found.to_json())
+        return found
+    stored = read_json(kept)
+    if stored is not None and stored.get("version") != VERSION:
+        what = f"is of version {stored.get('version')}, this gradate reads version {VERSION}"
+        raise InputError(what, where=kept, remedy="judge it again with the data at hand")
+    if stored is None and any(row.cell is not None for row in rows):
+        notes.append("claims are judged with the data at hand: pass --data")
+    verdicts = tuple(stored["verdicts"]) if stored is not None else ()
+    return Reproduction(spec, scale, rows, tuple(job.missing), verdicts, tuple(notes))
+
+
+def _stand(job: _Job, row: Row) -> ShownRow:
+    """A row with every seed it has, after running those it lacks."""
+    if row.cited:
+        return ShownRow(row, None)
+    recipe = row_recipe(job.part, row)
+    key = baseline_key(str(row.baseline)) if recipe is None else recipe_key(recipe)
+    cell = read_cell(job.cells, key)
+    wanted = job.seeds if recipe is not None or row.baseline == "shallow" else (0,)
+    lacking = [seed for seed in wanted if cell is None or seed not in cell.seeds]
+    lacks = job.source.lacks(recipe, grades=job.part.grades)
+    if lacks is None and cell is not None:
+        where = (job.spec.name, row.group, row.name)
+        require_same_data(dict(cell.data), {"benchmark": job.source.benchmark.fingerprint()}, where)
+    for number, seed in enumerate(lacking):
+        entry = {"row": f"{row.group}: {row.name}", "seed": seed}
+        if lacks is not None:
+            job.missing += [{**entry, "seed": s, "reason": f"needs {lacks}"} for s in lacking[number:]]
+            break
+        job.observer.note(f"\n{job.spec.name}, {row.group}: {row.name}, seed {seed}")
+        try:
+            cell = _run(job, row, recipe, key, cell, seed)
+        except (Interrupted, InputError):
+            raise
+        except GradateError as error:
+            job.observer.note(f"failed: {error}")
+            job.missing.append({**entry, "reason": str(error)})
+            job.failed = True
+    return ShownRow(row, _only(cell, wanted))
+
+
+def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None, seed: int) -> Cell:
+    folder = RUNS / key / f"seed-{seed}"
+    if recipe is None:
+        assert row.baseline is not None
+        result = measure_baseline(row.baseline, seed, job.source)
+        data: dict[str, Any] = {}
+    else:
+        result = measure_recipe(
+            recipe,
+            seed,
+            job.source,
+            folder=folder,
+            grades=job.part.grades,
+            resume=job.resume,
+            observer=job.observer,
+        )
+        stored = read_json(folder / "data.json")
+        data = {"stages": stored["stages"], "selections": stored["selections"]}
+    data["benchmark"] = job.source.benchmark.fingerprint()
+    if result.grades is not None:
+        data["grades"] = job.source.grades.fingerprint()
+    text = "" if recipe is None else recipe.to_yaml()
+    grown = (cell or Cell(key, f"{row.group} {row.name}", text, data)).with_seed(seed, result)
+    write_cell(job.cells, grown)
+    return grown
+
+
+def _only(cell: Cell | None, seeds: Sequence[int]) -> Cell | None:
+    """The cell with these seeds alone; None where it has none of them."""
+    if cell is None:
+        return None
+    kept = {seed: result for seed, result in cell.seeds.items() if seed in seeds}
+    return Cell(cell.key, cell.name, cell.recipe, cell.data, kept) if kept else None
+
+
+def _spread(values: Sequence[float | None]) -> dict[str, Any]:
+    defined = [value for value in values if value is not None]
+    whole = len(defined) == len(values) and bool(values)
+    return {
+        "mean": statistics.fmean(defined) if whole else None,
+        "sd": statistics.stdev(defined) if whole and len(defined) > 1 else None,
+        "n": len(values),
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    defined = [value for value in values if value is not None]
+    return statistics.fmean(defined) if defined else None

@@ -1,0 +1,211 @@
+"""Systems to compare: finished runs, several seeds pooled, or models measured now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from gradate.data.benchmarks import SEVEN_STS, load_seven_sts
+from gradate.data.examples import Pairs
+from gradate.data.locations import DataLocations
+from gradate.data.readers import read_pairs
+from gradate.data.sts_files import STS_YEARS
+from gradate.errors import InputError
+from gradate.evaluation.clusters import sentence_clusters
+from gradate.evaluation.metrics import Array, undefined_reason
+from gradate.evaluation.protocol import evaluate
+from gradate.evaluation.systems import AVERAGE, Arena, Difference, ScoredTask, System
+from gradate.runs.folder import STATUS
+from gradate.scale import LabelScale
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """Systems against a reference.
+
+    Args:
+        reference: Name of the first system.
+        differences: What each other system has over it, by task and on the average.
+        values: Each system's Spearman × 100 by task and on the average, mean over seeds; None where undefined.
+        seeds: Seeds of each system; 0 for one without.
+        resamples: Bootstrap resamples.
+        notes: Undefined correlations, and why.
+    """
+
+    reference: str
+    differences: dict[str, dict[str, Difference]]
+    values: dict[str, dict[str, float | None]]
+    seeds: dict[str, int]
+    resamples: int
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The command line's JSON; with two systems, their comparison itself."""
+        found = [
+            {
+                "model": name,
+                "tasks": {task: d.to_json() for task, d in differences.items() if task != AVERAGE},
+                "average": differences[AVERAGE].to_json(),
+            }
+            for name, differences in self.differences.items()
+        ]
+        common = {
+            "reference": self.reference,
+            "values": self.values,
+            "seeds": self.seeds,
+            "resamples": self.resamples,
+            "notes": list(self.notes),
+        }
+        return {**common, **found[0]} if len(found) == 1 else {**common, "comparisons": found}
+
+
+def compare_systems(
+    names: Sequence[str],
+    *,
+    pairs: str | Path | Pairs | None = None,
+    scale: LabelScale | None = None,
+    columns: str | Sequence[str] | None = None,
+    data: Sequence[str] | None = None,
+    precision: str = "auto",
+    resamples: int = 1000,
+) -> Contest:
+    """Compare finished runs or models on the same pairs.
+
+    A run folder brings the scores it wrote down, those of several seeds pooled. Anything else is a model, measured now
+    on `pairs`, on the test pairs of the runs beside it, or on the seven sets.
+
+    Args:
+        names: The reference first; two or more.
+        pairs: Graded pairs to measure all of them on, runs too.
+        scale: Scale of the grades in a file of pairs; None infers one.
+        columns: Columns of a file of pairs; see `read_pairs`.
+        data: Data folders or `NAME=PATH`; see `DataLocations.resolve`.
+        precision: `auto`, `fp32`, `tf32` or `bf16`, for what is measured now.
+        resamples: Bootstrap resamples, 1 or more.
+
+    Raises:
+        InputError: fewer than two systems, a run that is not finished, or systems measured on different pairs.
+    """
+    if len(names) < 2:
+        raise InputError("a comparison needs at least two systems", remedy="name two runs or models")
+    if len(set(names)) < len(names):
+        raise InputError("the same system stands twice", remedy="name each once")
+    if pairs is not None and not isinstance(pairs, Pairs):
+        pairs = read_pairs(pairs, scale=scale, columns=columns)
+    runs = {name: Path(name).expanduser() for name in names if (Path(name).expanduser() / STATUS).is_file()}
+    loaded = {name: _read_run(name, folder) for name, folder in runs.items()} if pairs is None else {}
+    own = pairs or next((found.pairs for found in loaded.values() if found.pairs is not None), None)
+    for name in names:
+        if name not in loaded:
+            models = _models(runs[name]) if name in runs else {0: name}
+            loaded[name] = _measure(name, models, own, data, precision)
+    reference = loaded[names[0]]
+    for name in names[1:]:
+        _require_same(names[0], reference.tasks, name, loaded[name].tasks)
+    known = {
+        task: next((f.tasks[task] for f in loaded.values() if f.tasks[task].clusters is not None), scored)
+        for task, scored in reference.tasks.items()
+    }
+    arena = Arena(known, resamples=resamples)
+    systems = {name: loaded[name].system for name in names}
+    differences = {name: arena.difference(systems[names[0]], systems[name]) for name in names[1:]}
+    values = {
+        name: {task: _defined(float(np.mean(found))) for task, found in arena.values(system).items()}
+        for name, system in systems.items()
+    }
+    seeds = {name: len(system.seeds) for name, system in systems.items()}
+    return Contest(names[0], differences, values, seeds, resamples, tuple(_undefined(systems, known)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    system: System
+    tasks: dict[str, ScoredTask]
+    pairs: Pairs | None = None
+    """A run's own test pairs, where it was measured on some."""
+
+
+def _seed_folders(folder: Path) -> dict[int, Path]:
+    """Folder of each seed; the run itself, as seed 0, where there is one only."""
+    seeds = {int(path.name.removeprefix("seed-")): path for path in folder.glob("seed-*")}
+    return dict(sorted(seeds.items())) or {0: folder}
+
+
+def _models(folder: Path) -> dict[int, str]:
+    return {seed: str(path / "model") for seed, path in _seed_folders(folder).items()}
+
+
+def _read_run(name: str, folder: Path) -> _Loaded:
+    folders = _seed_folders(folder)
+    tables: list[dict[str, Any]] = []
+    for place in folders.values():
+        files = sorted((place / "predictions").glob("*.parquet"))
+        if not files or not (place / "metrics.json").is_file():
+            raise InputError("is no finished run that was measured", where=place, remedy="finish it with --resume")
+        tables.append({file.stem: pq.read_table(file) for file in files})
+    order = [task for task in SEVEN_STS if task in tables[0]] or list(tables[0])
+    scores: dict[str, Array] = {}
+    tasks: dict[str, ScoredTask] = {}
+    pairs = None
+    for task in order:
+        if any(task not in table for table in tables):
+            raise InputError(f"not all of its seeds were measured on {task}", where=folder)
+        first = tables[0][task]
+        own = "text1" in first.column_names
+        gold = first["grade" if own else "gold"].to_numpy()
+        scores[task] = np.stack([t[task]["similarity_after" if own else "after"].to_numpy() for t in tables])
+        clusters = None
+        if own:
+            text1, text2 = first["text1"].to_pylist(), first["text2"].to_pylist()
+            scale = LabelScale.continuous(float(gold.min()), float(gold.max()))
+            pairs = Pairs(text1, text2, gold, scale, name=task)
+            clusters = sentence_clusters(zip(text1, text2, strict=True))
+        sizes = tuple(STS_YEARS[task].values()) if task in STS_YEARS else None
+        tasks[task] = ScoredTask(gold, sizes if sizes and sum(sizes) == len(gold) else None, clusters)
+    seeds = () if list(folders) == [0] else tuple(folders)
+    return _Loaded(System(name, scores, seeds), tasks, pairs)
+
+
+def _measure(
+    name: str, models: Mapping[int, str], pairs: Pairs | None, data: Sequence[str] | None, precision: str
+) -> _Loaded:
+    benchmark = load_seven_sts(DataLocations.resolve(data)) if pairs is None else None
+    found = [evaluate(model, benchmark or "seven-sts", pairs=pairs, precision=precision) for model in models.values()]
+    texts = benchmark.text_pairs() if benchmark else {pairs.name: list(zip(pairs.text1, pairs.text2, strict=True))}
+    scores = {task: np.stack([f.tasks[task].cosine for f in found]) for task in found[0].tasks}
+    tasks = {
+        task: ScoredTask(result.gold, tuple(size for _, size in result.subsets), sentence_clusters(texts[task]))
+        for task, result in found[0].tasks.items()
+    }
+    return _Loaded(System(name, scores, () if list(models) == [0] else tuple(models)), tasks)
+
+
+def _require_same(reference: str, tasks: dict[str, ScoredTask], name: str, others: dict[str, ScoredTask]) -> None:
+    for task in [*tasks, *(t for t in others if t not in tasks)]:
+        if task not in tasks or task not in others:
+            having, lacking = (reference, name) if task in tasks else (name, reference)
+            what = f"was not measured on {task}, {having} was"
+            raise InputError(what, where=lacking, remedy="measure both on the same sets")
+        if not np.array_equal(tasks[task].gold, others[task].gold):
+            what = f"was measured on other pairs of {task} than {reference}"
+            raise InputError(what, where=name, remedy="measure both on the same pairs: --pairs FILE")
+
+
+def _undefined(systems: dict[str, System], tasks: dict[str, ScoredTask]) -> list[str]:
+    notes = []
+    for name, system in systems.items():
+        for task, scored in tasks.items():
+            reasons = [undefined_reason(scored.gold, row) for row in system.scores[task]]
+            why = next((reason for reason in reasons if reason is not None), None)
+            if why is not None:
+                notes.append(f"{name}, {task}: no correlation, {why}")
+    return notes
+
+
+def _defined(value: float) -> float | None:
+    return None if np.isnan(value) else value
