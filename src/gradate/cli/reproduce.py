@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gradate.cli.options import DataOption, JsonOption, QuietOption, parse_seeds
-from gradate.cli.output import Output, figure, open_output, table
+from gradate.cli.output import figure, open_output, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +46,7 @@ def reproduce(
             output.result(titles, table(("table", "title"), list(titles.items())))
             return
         from gradate.cli.watch import Watcher
-        from gradate.report.table_page import write_table_page
+        from gradate.runs.reproduction.page import write_table_page
         from gradate.runs.reproduction.reproduce import reproduce as run_table
 
         with Watcher(output) as watcher:

@@ -9,18 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gradate.report.style import BLUE, GREEN, INK, MUTED, ORANGE, new_figure, plain_text, quiet_axes
-from gradate.runs.reproduction.spec import TableSpec
 
 _ROW = 0.24
 _COLOURS = {"holds": GREEN, "fails": ORANGE, "undecided": MUTED}
 
 
-def table_plot(spec: TableSpec, found: Mapping[str, Any]) -> Figure:
+def table_plot(found: Mapping[str, Any]) -> Figure:
     """Left the average of every row with its spread over seeds, right the differences that judge the claims.
 
     Args:
-        spec: The table.
-        found: What stands of it, as committed.
+        found: What stands of the table, as committed.
     """
     rows = [row for row in found["rows"] if row["cells"].get("average", {}).get("mean") is not None]
     claims = [v for v in found["verdicts"] if (v.get("difference") or {}).get("low") is not None]

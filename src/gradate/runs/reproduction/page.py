@@ -30,7 +30,7 @@ def write_table_page(results: Path, docs: Path, name: str) -> Path:
     for scale, table in found.items():
         if any(row["cells"] for row in table["rows"]):
             plots.mkdir(exist_ok=True)
-            figure = table_plot(load_table(name), table)
+            figure = table_plot(table)
             figure.savefig(plots / f"{name}-{scale}.svg", metadata={"Date": None})
     return page
 
@@ -102,7 +102,7 @@ def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
             body.append([f"{row['name']} (cited)", *figures, *([""] if papers else []), "", ""])
             continue
         minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
-        shown = f"{paper[AVERAGE]:.2f}{f' ({row['paper_name']})' if row['paper_name'] else ''}" if paper else ""
+        shown = f"{paper[AVERAGE]:.2f} {row['paper_name'] or ''}".strip() if paper else ""
         figures = [_cell(cells.get(column)) for column in (*tasks, AVERAGE)]
         body.append(
             [row["name"], *figures, *([shown] if papers else []), ", ".join(map(str, row["seeds"])) or "–", minutes]

@@ -1,0 +1,158 @@
+"""A table from nothing to its page on a tiny encoder: run, kept, resumed, judged, refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradate.errors import InputError, TrainingStopped
+from gradate.runs.reproduction import measure, reproduce as module, spec
+from gradate.runs.reproduction.page import read_tables, table_page, write_table_page
+from gradate.runs.reproduction.reproduce import Reproduction, reproduce
+from gradate.runs.reproduction.spec import TASKS, Claim, Group, Part, Row, TableSpec
+from tests.senteval_layout import write_layout
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = write_layout(tmp_path_factory.mktemp("senteval"))
+    rows = [
+        f"{split}\tp {a} q\t{b} r\t{label}"
+        for split in ("train", "dev")
+        for label in ("entailment", "neutral", "contradiction")
+        for a, b in ("ab", "cd", "ef", "gh")
+    ]
+    (folder / "nli.tsv").write_text("split\tpremise\thypothesis\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return [str(folder), f"nli={folder / 'nli.tsv'}"]
+
+
+@pytest.fixture
+def table(encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableSpec:
+    settings = (
+        f"encoder={encoder_folder}",
+        "precision=fp32",
+        "stages.1.batch_size=4",
+        "stages.1.epochs=1",
+        "stages.1.learning_rate=1e-3",
+        "stages.1.evaluate_every=2",
+        "stages.1.selection=null",
+    )
+    group = Group("tiny", "a tiny encoder", "paper/bert-base", settings)
+    rows = (
+        Row("bag of words", "tiny", baseline="bag-of-words"),
+        Row("MSE", "tiny", set=("stages.1.objective={name: mse}",), paper=(74.78,)),
+        Row("Cross entropy", "tiny", set=("stages.1.objective={name: cross-entropy}",)),
+        Row("cited", "tiny", cited=True, paper=(1, 2, 3, 4, 5, 6, 7, 4)),
+    )
+    claims = (
+        Claim("one beats the other", "here", of="MSE", than="Cross entropy"),
+        Claim("accuracy is kept", "here", "no-worse", of="MSE", than="Cross entropy", metric="accuracy", margin=1.0),
+        Claim("both are alike", "here", "flat", of="MSE", others=("Cross entropy",), margin=100.0),
+        Claim("trained tasks gain", "here", of="MSE", than="bag of words", metric="trained"),
+    )
+    part = Part((group,), rows, grades=True)
+    made = TableSpec("A table", "nowhere", part, part, claims, name="table-t")
+    monkeypatch.setattr(module, "load_table", lambda name: made)
+    monkeypatch.setattr("gradate.runs.reproduction.page.load_table", lambda name: made)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def run(data: list[str], **settings: Any) -> Reproduction:
+    return reproduce("table-t", **{"seeds": (1, 2), "data": data, "resamples": 20, **settings})
+
+
+def test_from_nothing_to_a_page_and_again_at_once(
+    table: TableSpec, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run(data)
+    assert not found.missing and not found.failed
+    assert [row.name for row in found.rows] == ["bag of words", "MSE", "Cross entropy", "cited"]
+    first = found.to_json()["rows"][1]
+    assert first["cells"]["average"]["n"] == 2 and first["paper"] == {"average": 74.78} and first["seeds"] == [1, 2]
+    assert first["cells"].keys() == {*TASKS, "average"}
+    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found.verdicts] == [True] * 4
+    assert found.verdicts[2]["verdict"] == "holds"
+    json.dumps(found.to_json(), allow_nan=False)
+    assert not list((tmp_path / "runs").rglob("model.safetensors")), "models are deleted, evidence is kept"
+    assert list((tmp_path / "runs").rglob("log.jsonl"))
+    committed = [p for p in (tmp_path / "results").rglob("*") if p.is_file()]
+    assert not [p for p in committed if b"STS12 MSRpar" in p.read_bytes() or b"gold" in p.read_bytes()]
+
+    monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("nothing is left to run"))
+    again = run(data)
+    assert again.to_json() == found.to_json()
+    page = write_table_page(tmp_path / "results", tmp_path / "docs", "table-t")
+    text = page.read_text(encoding="utf-8")
+    assert text == table_page("table-t", read_tables(tmp_path / "results", "table-t"))
+    assert "**holds**" in text and "| MSE |" in text and "*4.00*" in text and str(tmp_path) not in text
+    assert (tmp_path / "docs" / "tables" / "table-t-small.svg").is_file()
+
+    without = run([])
+    assert without.to_json()["rows"] == found.to_json()["rows"] and without.verdicts == found.verdicts
+    more = run([], seeds=(1, 2, 3))
+    assert [(entry["row"], entry["seed"]) for entry in more.missing] == [("tiny: MSE", 3), ("tiny: Cross entropy", 3)]
+    assert "--data" in more.missing[0]["reason"]
+
+
+def test_without_data_nothing_trains(table: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
+    found = run([])
+    assert len(found.missing) == 5 and not found.verdicts and not Path("results").exists()
+
+
+def test_a_seed_that_fails_is_named_and_the_others_go_on(
+    table: TableSpec, data: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = module.measure_recipe
+
+    def failing(recipe: Any, seed: int, *arguments: Any, **settings: Any) -> Any:
+        if seed == 1:
+            raise TrainingStopped("the loss became nan at step 2")
+        return original(recipe, seed, *arguments, **settings)
+
+    monkeypatch.setattr(module, "measure_recipe", failing)
+    found = run(data)
+    assert found.failed and [entry["reason"] for entry in found.missing] == ["the loss became nan at step 2"] * 2
+    assert found.to_json()["rows"][1]["seeds"] == [2]
+    assert found.verdicts[0]["verdict"] == "undecided"
+
+
+def test_results_of_other_data_or_version_are_refused(table: TableSpec, data: list[str]) -> None:
+    run(data, seeds=(1,))
+    file = next(Path("results/cells").glob("tiny-mse-*.json"))
+    whole = file.read_text(encoding="utf-8")
+    stored = json.loads(whole)
+    file.write_text(json.dumps(stored | {"data": {**stored["data"], "benchmark": "0" * 16}}), encoding="utf-8")
+    with pytest.raises(InputError, match="was measured on other data"):
+        run(data, seeds=(1,))
+    file.write_text(whole, encoding="utf-8")
+    tables = Path("results/tables/table-t.small.json")
+    tables.write_text(json.dumps(json.loads(tables.read_text()) | {"version": 0}), encoding="utf-8")
+    with pytest.raises(InputError, match="is of version 0"):
+        run([], seeds=(1,))
+
+
+def test_bad_seeds(table: TableSpec) -> None:
+    with pytest.raises(InputError, match="seeds must differ"):
+        run([], seeds=(1, 1))
+
+
+def test_what_a_row_lacks(monkeypatch: pytest.MonkeyPatch, data: list[str]) -> None:
+    part = spec.load_table("table-3").small
+    unsupervised = spec.row_recipe(part, next(row for row in part.rows if row.name == "SimCSE, unsupervised"))
+    assert "sentences=FILE" in str(measure.Source(tuple(data)).lacks(unsupervised, grades=False))
+    assert "nli=FILE" in str(measure.Source((data[0],)).lacks(None, grades=True))
+    assert measure.Source((), hub=True).lacks(unsupervised, grades=True) is None
+
+
+def test_bag_of_words_is_measured_without_a_model(data: list[str]) -> None:
+    found = measure.measure_baseline("bag-of-words", 0, measure.Source(tuple(data)))
+    assert all(np.all((scores >= 0) & (scores <= 1 + 1e-9)) for scores in found.scores.values())
+    assert found.minutes is None and found.grades is None
