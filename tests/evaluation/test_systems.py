@@ -88,7 +88,7 @@ def test_constant_scores_are_undefined_and_never_a_number() -> None:
         "high": None,
         "p": None,
         "clusters": {"low": None, "high": None, "p": None},
-    }  # noqa: E501
+    }
     assert judge(found["average"]) == ("undecided", "a correlation is undefined")
 
 
@@ -118,7 +118,7 @@ def test_a_margin_turns_better_into_no_worse() -> None:
     one = system("one", 1.0)
     nearly = System(
         "near", {t: s + 1e-3 * np.random.default_rng(1).normal(size=s.shape) for t, s in one.scores.items()}, one.seeds
-    )  # noqa: E501
+    )
     found: Difference = arena.difference(one, nearly)["average"]
     assert judge(found)[0] == "undecided"
     assert judge(found, margin=1.0) == ("holds", "all intervals lie above")

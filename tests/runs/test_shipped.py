@@ -27,7 +27,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         for a, b in ("ab", "cd", "ef")
     ]
     nli.write_text("source\tsplit\tpremise\thypothesis\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    return [str(folder), f"nli={nli}"]
+    sentences = folder / "sentences.txt"
+    sentences.write_text("\n".join("abcdefgh"), encoding="utf-8")
+    return [str(folder), f"nli={nli}", f"sentences={sentences}"]
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -52,6 +54,6 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
         page = run.report.read_text(encoding="utf-8")
         assert "STS12" in page and "average" in page
         card = (run.model / "README.md").read_text(encoding="utf-8")
-        assert "in-domain supervised" in card.lower()
+        assert ("in-domain supervised" in card.lower()) == recipe.is_in_domain
     else:
         assert found["after"]["n"] > 0

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gradate.errors import InputError, TrainingStopped
-from gradate.runs.reproduction import measure, reproduce as module, spec
+from gradate.runs.reproduction import measure, spec
+from gradate.runs.reproduction import reproduce as module
 from gradate.runs.reproduction.page import read_tables, table_page, write_table_page
 from gradate.runs.reproduction.reproduce import Reproduction, reproduce
 from gradate.runs.reproduction.spec import TASKS, Claim, Group, Part, Row, TableSpec
