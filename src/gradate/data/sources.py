@@ -176,7 +176,8 @@ def _read_triplets(path: Path) -> Triplets:
         for name, cell in zip(names, cells, strict=True):
             if (problem := text_problem(cell, name)) is not None:
                 raise InputError(problem[1], where=f"{path}:{row}", remedy=problem[2])
-    return Triplets(*columns)
+    anchor, positive, negative = columns
+    return Triplets(anchor, positive, negative)
 
 
 def load_nli(locations: DataLocations, part: str = "train") -> Pairs:

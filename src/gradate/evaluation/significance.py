@@ -219,7 +219,8 @@ def benchmark_difference(
     _check(resamples, level)
     if not tasks or "average" in tasks:
         raise InputError("expected at least one task, none of them called 'average'")
-    ones, others = {}, {}
+    ones: dict[str, Resampled] = {}
+    others: dict[str, Resampled] = {}
     for offset, (name, task) in enumerate(tasks.items()):
         for found, scores in ((ones, task.first), (others, task.second)):
             try:

@@ -39,14 +39,16 @@ class ContrastiveObjective(Objective):
             width = model.get_embedding_dimension()
             assert width is not None
             self.projection = nn.Sequential(nn.Linear(width, width), nn.Tanh()).to(model.device)
-        self.loss = MultipleNegativesRankingLoss(model, scale=1 / config.temperature)  # type: ignore[no-untyped-call]
+        self.loss = MultipleNegativesRankingLoss(model, scale=1 / config.temperature)
 
     def from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
         """Mean loss for anchors, positives and, if there is a third column, negatives, each (B, dim)."""
         # Cosines over a temperature of 0.05 reach 20: bfloat16 would blur them by a tenth.
         with torch.autocast(embeddings[0].device.type, enabled=False):
-            projected = [self.projection(column.float()) for column in embeddings]
-            loss: Tensor = self.loss.compute_loss_from_embeddings(projected, labels)
+            projected = [
+                self.projection(column.to(torch.promote_types(column.dtype, torch.float32))) for column in embeddings
+            ]
+            loss: Tensor = self.loss.compute_loss_from_embeddings(projected, labels)  # type: ignore[arg-type]
         return loss
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -174,9 +174,13 @@ def _read_run(name: str, folder: Path) -> _Loaded:
 def _measure(
     name: str, models: Mapping[int, str], pairs: Pairs | None, data: Sequence[str] | None, precision: str
 ) -> _Loaded:
-    benchmark = load_seven_sts(DataLocations.resolve(data)) if pairs is None else None
-    found = [evaluate(model, benchmark or "seven-sts", pairs=pairs, precision=precision) for model in models.values()]
-    texts = benchmark.text_pairs() if benchmark else {pairs.name: list(zip(pairs.text1, pairs.text2, strict=True))}
+    if pairs is None:
+        benchmark = load_seven_sts(DataLocations.resolve(data))
+        texts = benchmark.text_pairs()
+        found = [evaluate(model, benchmark, precision=precision) for model in models.values()]
+    else:
+        texts = {pairs.name: list(zip(pairs.text1, pairs.text2, strict=True))}
+        found = [evaluate(model, pairs=pairs, precision=precision) for model in models.values()]
     scores = {task: np.stack([f.tasks[task].cosine for f in found]) for task in found[0].tasks}
     tasks = {
         task: ScoredTask(result.gold, tuple(size for _, size in result.subsets), sentence_clusters(texts[task]))

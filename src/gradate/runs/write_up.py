@@ -157,8 +157,10 @@ def _stage_notes(run: Run) -> list[str]:
 
 def _write_plots(folder: Path, report: ReportData) -> None:
     folder.mkdir(exist_ok=True)
-    figures = {"learning": learning_plot(report.log), "loss": loss_plot(report.objective, report.scale)}
-    if report.gold is not None and report.prediction is not None:
+    figures = {"learning": learning_plot(report.log)}
+    if report.scale is not None:
+        figures["loss"] = loss_plot(report.objective, report.scale)
+    if report.scale is not None and report.gold is not None and report.prediction is not None:
         figures["prediction"] = prediction_plot(report.gold, report.prediction, report.scale)
         figures["error"] = error_plot(report.gold, report.prediction, report.scale)
     for name, figure in figures.items():

@@ -49,7 +49,12 @@ def judge_claims(
             if (claim.groups and group.name not in claim.groups) or not rows.issuperset(wanted):
                 continue
             standing = {row: cell for (name, row), cell in cells.items() if name == group.name}
-            entry = {"claim": claim.text, "source": claim.source, "group": group.title, "kind": claim.kind}
+            entry: dict[str, Any] = {
+                "claim": claim.text,
+                "source": claim.source,
+                "group": group.title,
+                "kind": claim.kind,
+            }
             entry |= {"metric": claim.metric, "of": claim.of, "than": claim.than or list(claim.others)}
             if any(name not in standing for name in wanted):
                 found.append({**entry, "verdict": "undecided", "reason": "not all of its rows stand yet"})
