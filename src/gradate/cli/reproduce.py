@@ -60,7 +60,7 @@ def reproduce(
                 resume=resume,
                 observer=watcher,
             )
-        if any(row.cell is not None for row in found.rows):
+        if any(row.cells() for row in found.rows):
             page = write_table_page(results, docs or results.parent / "docs" / "results", name)
             output.note(f"page: {page}")
         output.note(*found.notes)
@@ -73,8 +73,10 @@ def _shown(found: Reproduction) -> list[RenderableType]:
     rows = []
     for row in found.rows:
         cells, paper = row.cells(), row.paper() or {}
-        rows.append((row.row.group, row.name, _cell(cells.get("average")), paper.get("average")))
-    shown: list[RenderableType] = [table(("group", "row", "average", "paper"), rows)]
+        column = "memory" if row.row.step is not None else "average"
+        rows.append((row.row.group, row.name, _cell(cells.get(column)), paper.get(column)))
+    head = ("group", "row", "peak, GiB" if found.spec.columns == "memory" else "average", "paper")
+    shown: list[RenderableType] = [table(head, rows)]
     if found.missing:
         lacking = [(entry["row"], str(entry["seed"]), entry["reason"]) for entry in found.missing]
         shown += ["", table(("missing", "seed", "why"), lacking)]

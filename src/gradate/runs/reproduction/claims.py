@@ -14,6 +14,7 @@ from gradate.evaluation.systems import AVERAGE, Arena, Difference, System, seed_
 from gradate.evaluation.verdict import judge
 from gradate.runs.reproduction.cells import Cell
 from gradate.runs.reproduction.measure import GRADES_SOURCE, Source
+from gradate.runs.reproduction.memory import Peak, judge_memory
 from gradate.runs.reproduction.spec import TASKS, Claim, Part
 
 TRAINED = ("STS-B", "SICK-R")
@@ -27,6 +28,7 @@ def judge_claims(
     claims: Sequence[Claim],
     part: Part,
     cells: Mapping[tuple[str, str], Cell],
+    peaks: Mapping[tuple[str, str], Peak],
     source: Source,
     *,
     resamples: int = 1000,
@@ -37,6 +39,7 @@ def judge_claims(
         claims: The claims.
         part: The table they are about.
         cells: What stands, by group and row.
+        peaks: Peak memory of the rows that are steps, by group and row.
         source: The data the cells were measured on.
         resamples: Bootstrap resamples, 1 or more.
     """
@@ -49,6 +52,7 @@ def judge_claims(
             if (claim.groups and group.name not in claim.groups) or not rows.issuperset(wanted):
                 continue
             standing = {row: cell for (name, row), cell in cells.items() if name == group.name}
+            measured = {row: peak for (name, row), peak in peaks.items() if name == group.name}
             entry: dict[str, Any] = {
                 "claim": claim.text,
                 "source": claim.source,
@@ -56,8 +60,11 @@ def judge_claims(
                 "kind": claim.kind,
             }
             entry |= {"metric": claim.metric, "of": claim.of, "than": claim.than or list(claim.others)}
-            if any(name not in standing for name in wanted):
+            if any(name not in standing and name not in measured for name in wanted):
                 found.append({**entry, "verdict": "undecided", "reason": "not all of its rows stand yet"})
+                continue
+            if claim.kind == "less-memory":
+                found.append({**entry, **judge_memory(claim, measured)})
                 continue
             found.append({**entry, **_judge(claim, {name: standing[name] for name in wanted}, arenas)})
     return tuple(found)

@@ -91,6 +91,8 @@ _RULE = (
 
 
 def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
+    if spec.columns == "memory":
+        return _memory_table(rows)
     tasks = list(TASKS) if spec.columns == "tasks" else []
     papers = any(row["paper"] for row in rows)
     head = ["", *tasks, AVERAGE, *(["paper"] if papers else []), "seeds", "min/run"]
@@ -108,6 +110,16 @@ def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
             [row["name"], *figures, *([shown] if papers else []), ", ".join(map(str, row["seeds"])) or "–", minutes]
         )
     return _markdown(head, body)
+
+
+def _memory_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    body = []
+    for row in rows:
+        cell, paper = row["cells"].get("memory"), row["paper"] or {}
+        shown = "–" if cell is None else f"{cell['mean']:.2f}{'' if cell['n'] else ' (predicted, not run)'}"
+        theirs = f"{paper['memory']:.2f} {row['paper_name'] or ''}".strip() if paper else ""
+        body.append([row["name"], shown, theirs])
+    return _markdown(["", "peak, GiB", "paper, GB"], body)
 
 
 def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:

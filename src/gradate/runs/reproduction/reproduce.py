@@ -15,6 +15,7 @@ from gradate.runs.recipe import Recipe
 from gradate.runs.reproduction.cells import Cell, baseline_key, read_cell, recipe_key, write_cell
 from gradate.runs.reproduction.claims import judge_claims
 from gradate.runs.reproduction.measure import Source, measure_baseline, measure_recipe, require_same_data
+from gradate.runs.reproduction.memory import COMMAND, Peak, read_peaks
 from gradate.runs.reproduction.spec import TASKS, Part, Row, Scale, TableSpec, load_table, row_recipe
 from gradate.training.callbacks.observer import Observer, SilentObserver
 
@@ -30,6 +31,8 @@ class ShownRow:
     row: Row
     cell: Cell | None
     """None for cited rows, and where nothing stands."""
+    peak: Peak | None = None
+    """Peak memory of a step."""
 
     @property
     def name(self) -> str:
@@ -38,6 +41,8 @@ class ShownRow:
 
     def cells(self) -> dict[str, dict[str, Any]]:
         """Mean, sample standard deviation and number of seeds, by column."""
+        if self.peak is not None:
+            return {"memory": {"mean": self.peak.gib, "sd": None, "n": 0 if self.peak.predicted else 1}}
         if self.cell is None:
             return {}
         seeds = list(self.cell.seeds.values())
@@ -49,7 +54,8 @@ class ShownRow:
         """The paper's figures by column; None where it has none."""
         if not self.row.paper:
             return None
-        names = (AVERAGE,) if len(self.row.paper) == 1 else (*TASKS, AVERAGE)
+        single = "memory" if self.row.step is not None else AVERAGE
+        names = (single,) if len(self.row.paper) == 1 else (*TASKS, AVERAGE)
         return dict(zip(names, self.row.paper, strict=True))
 
     def to_json(self) -> dict[str, Any]:
@@ -153,9 +159,11 @@ def reproduce(
     rows = tuple(_stand(job, row) for row in part.rows)
     kept = folder / "tables" / f"{table}.{scale}.json"
     notes: list[str] = []
-    if source.lacks(None, grades=part.grades) is None:
+    stands = any(row.cells() for row in rows)
+    if stands and (spec.columns == "memory" or source.lacks(None, grades=part.grades) is None):
         cells = {(row.row.group, row.name): row.cell for row in rows if row.cell is not None}
-        verdicts = judge_claims(spec.claims, part, cells, source, resamples=resamples)
+        peaks = {(row.row.group, row.name): row.peak for row in rows if row.peak is not None}
+        verdicts = judge_claims(spec.claims, part, cells, peaks, source, resamples=resamples)
         found = Reproduction(spec, scale, rows, tuple(job.missing), verdicts, failed=job.failed)
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_json(kept, found.to_json())
@@ -164,7 +172,7 @@ def reproduce(
     if stored is not None and stored.get("version") != VERSION:
         what = f"is of version {stored.get('version')}, this gradate reads version {VERSION}"
         raise InputError(what, where=kept, remedy="judge it again with the data at hand")
-    if stored is None and any(row.cell is not None for row in rows):
+    if stored is None and stands:
         notes.append("claims are judged with the data at hand: pass --data")
     verdicts = tuple(stored["verdicts"]) if stored is not None else ()
     return Reproduction(spec, scale, rows, tuple(job.missing), verdicts, tuple(notes))
@@ -174,6 +182,12 @@ def _stand(job: _Job, row: Row) -> ShownRow:
     """A row with every seed it has, after running those it lacks."""
     if row.cited:
         return ShownRow(row, None)
+    if row.step is not None:
+        peak = read_peaks(job.cells.parent).get(row.step)
+        if peak is None:
+            reason = f"not measured: {COMMAND}"
+            job.missing.append({"row": f"{row.group}: {row.name}", "seed": 0, "reason": reason})
+        return ShownRow(row, None, peak)
     recipe = row_recipe(job.part, row)
     key = baseline_key(str(row.baseline)) if recipe is None else recipe_key(recipe)
     cell = read_cell(job.cells, key)

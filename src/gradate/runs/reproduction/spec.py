@@ -36,6 +36,18 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A training step whose peak memory the benchmark `memory` measures."""
+
+    contender: str
+    """Its name there."""
+    length: int
+    """Tokens of every text."""
+    batch: int
+    """Examples."""
+
+
+@dataclass(frozen=True)
 class Row:
     """One row: a recipe over seeds, a system that nobody trains, or figures cited from the paper."""
 
@@ -49,6 +61,8 @@ class Row:
     """Changes to the recipe."""
     baseline: Baseline | None = None
     """A system without training; no recipe then."""
+    step: Step | None = None
+    """A step of training whose memory was measured; no recipe then."""
     cited: bool = False
     """Figures of the paper only, not run."""
     paper: tuple[float, ...] = ()
@@ -65,9 +79,9 @@ class Claim:
     """The claim."""
     source: str
     """Where the paper says so."""
-    kind: Literal["better", "no-worse", "flat"] = "better"
+    kind: Literal["better", "no-worse", "flat", "less-memory"] = "better"
     """`better`: `of` above `than`; `no-worse`: not below it by more than `margin`; `flat`: the rows `of` and `others`
-    differ by less than `margin`."""
+    differ by less than `margin`; `less-memory`: a step of `of` takes less than one of `than`."""
     of: str = ""
     """The row that the claim calls better."""
     than: str = ""
@@ -99,10 +113,8 @@ class Part:
         for row in self.rows:
             if row.group not in names:
                 raise InputError(f"row {row.name!r}: no group {row.group!r}", remedy=nearest(row.group, names))
-            if [row.baseline is not None, row.cited, self.recipe_of(row) is not None].count(True) > 1 and (
-                row.baseline is not None and row.recipe is not None
-            ):
-                raise InputError(f"row {row.name!r} is trained and a baseline")
+            if row.recipe is not None and self.recipe_of(row) is None:
+                raise InputError(f"row {row.name!r} has a recipe that nobody would run")
 
     def group(self, name: str) -> Group:
         """A group by name."""
@@ -110,7 +122,7 @@ class Part:
 
     def recipe_of(self, row: Row) -> str | None:
         """Name of the recipe behind a row; None where nothing is trained."""
-        if row.baseline is not None or row.cited:
+        if row.baseline is not None or row.step is not None or row.cited:
             return None
         return row.recipe or self.group(row.group).recipe
 
@@ -131,8 +143,8 @@ class TableSpec:
     """What it judges."""
     words: str = ""
     """What a reader must know first."""
-    columns: Literal["tasks", "average"] = "tasks"
-    """Whether the page shows every task, or the average alone."""
+    columns: Literal["tasks", "average", "memory"] = "tasks"
+    """Whether the page shows every task, the average alone, or the peak memory of steps."""
     name: str = field(default="", metadata={"given": True})
     """Its name; the file's."""
 
