@@ -120,6 +120,8 @@ def _judge(claim: Claim, cells: Mapping[str, Cell], arenas: _Arenas) -> dict[str
 def _judge_flat(claim: Claim, arena: Arena, systems: Mapping[str, System]) -> dict[str, Any]:
     resampled = [arena.resampled(system)[AVERAGE] for system in systems.values()]
     means = [r.value for r in resampled]
+    if np.isnan(means).any():
+        return {"verdict": "undecided", "reason": "a correlation is undefined"}
     spread = max(means) - min(means)
     draws = np.stack([r.draws for r in resampled])
     ranges = draws.max(axis=0) - draws.min(axis=0)
