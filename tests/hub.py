@@ -20,7 +20,8 @@ class FakeHub:
 
     Args:
         endpoint: Address for `HF_ENDPOINT`.
-        repositories: Files of each repository, `{"owner/model": {"config.json": b"..."}}`.
+        repositories: Files of each repository, `{"owner/model": {"config.json": b"..."}}`; those of data sets are
+            named `datasets/owner/name`.
         requests: `METHOD path` of every request, in order.
     """
 
@@ -105,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._json({"id": name, "modelId": name, "sha": commit, "private": False, "siblings": siblings})
             if rest.startswith("/tree/"):
                 return self._json([_entry(file, content) for file, content in sorted(files.items())])
-        if match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
+        if match := re.fullmatch(r"/((?:datasets/)?[^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
             content = self.hub.repositories.get(match[1], {}).get(match[2])
             if content is None:
                 return self._missing("no such file", "EntryNotFound")

@@ -72,6 +72,7 @@ def test_flags_reach_the_run(gradate, training):
         "resume": True,
         "overwrite": False,
         "dry_run": False,
+        "trust_remote_code": False,
     }
 
 
@@ -114,10 +115,11 @@ def test_several_seeds_are_told_with_mean_and_spread(gradate, training):
 def test_a_dry_run_shows_plan_and_first_batch(gradate, training):
     batch = [{"sentence1": "how do i pay", "sentence2": "where is my bill", "score": 2.0}]
     stage = {"source": "pairs", "pairs": 40, "updates": 12, "first_batch": batch}
-    asked = training(Plan("stages: []\n", (("k", "2", "d = 1"),), ("note",), (stage,)))
+    encoder = {"name": "bundled", "dimension": 384}
+    asked = training(Plan("stages: []\n", (("k", "2", "d = 1"),), ("note",), encoder, (stage,)))
     answer = gradate("train", "two-stage", "--out", "runs/x", "--dry-run")
     assert asked["dry_run"] is True
-    for part in ("stages: []", "stage 1", "12", "how do i pay"):
+    for part in ("stages: []", "bundled", "384", "stage 1", "12", "how do i pay"):
         assert part in answer.out
     assert gradate("train", "two-stage", "--out", "runs/x", "--dry-run", "--json").json["stages"] == [stage]
 

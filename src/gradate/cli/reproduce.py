@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gradate.cli.options import DataOption, JsonOption, QuietOption, parse_seeds
+from gradate.cli.options import DataOption, JsonOption, QuietOption, TrustOption, parse_seeds
 from gradate.cli.output import figure, open_output, table
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on with runs that stand half done, or begin them anew.")
     ] = True,
+    trust_remote_code: TrustOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,6 +59,7 @@ def reproduce(
                 data=data or (),
                 hub=hub,
                 resume=resume,
+                trust_remote_code=trust_remote_code,
                 observer=watcher,
             )
         if any(row.cells() for row in found.rows):

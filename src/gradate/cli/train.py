@@ -15,6 +15,7 @@ from gradate.cli.options import (
     OverwriteOption,
     QuietOption,
     ScaleOption,
+    TrustOption,
     parse_scale,
     parse_seeds,
 )
@@ -53,7 +54,10 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
     overwrite: OverwriteOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and first batch; train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Open the encoder, print the plan and first batch; train nothing.")
+    ] = False,
+    trust_remote_code: TrustOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,6 +85,7 @@ def train(
                 overwrite=overwrite,
                 dry_run=dry_run,
                 precision=precision,
+                trust_remote_code=trust_remote_code,
                 observer=watcher,
             )
         if isinstance(result, Plan):
@@ -93,7 +98,7 @@ def train(
 
 def _show_plan(output: Output, plan: Plan) -> None:
     found = plan.to_json()
-    shown: list[RenderableType] = [plan.recipe.rstrip()]
+    shown: list[RenderableType] = [plan.recipe.rstrip(), "", "encoder", facts(plan.encoder)]
     for number, stage in enumerate(plan.stages, start=1):
         batch = stage["first_batch"]
         summary = {name: value for name, value in stage.items() if value is not batch}

@@ -14,6 +14,7 @@ import torch
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
 from transformers.utils import logging as transformers_logging
 
@@ -29,6 +30,7 @@ OTHER_BACKENDS = ("onnx/*", "openvino/*", "coreml/*", "*.onnx", "*.h5", "*.msgpa
 DEFAULT_ORGANIZATION = "sentence-transformers"
 
 logger = logging.getLogger(__name__)
+TRUST = "read that code, and pass --trust-remote-code (trust_remote_code=True) if you trust it"
 
 
 def resolve_model(name: str | Path, *, revision: str | None = None) -> Path:
@@ -95,10 +97,11 @@ def open_encoder(
                 )
     except Exception as error:
         if "trust_remote_code" in str(error):
-            remedy = "read that code, and pass trust_remote_code=True if you trust it"
-            raise InputError("the model brings Python code of its own", where=where, remedy=remedy) from error
+            raise InputError("the model brings Python code of its own", where=where, remedy=TRUST) from error
         reason = f"cannot be opened as a sentence-transformers model: {_one_line(error)}"
         raise InputError(reason, where=where, remedy="restore the folder from its source") from error
+    if backend is None and not trust_remote_code:
+        _check_class(encoder, folder, where)
     # Else sentence-transformers asks the Hub about the base model whenever it writes a model card.
     encoder.model_card_data.local_files_only = True
     return encoder.eval()
@@ -201,6 +204,24 @@ def _check_folder(folder: Path, where: str) -> dict[str, BackendName]:
             "%s: holds pickles (%s): not opened, the weights beside them are read; delete them", where, names
         )
     return graphs
+
+
+def _check_class(encoder: SentenceTransformer, folder: Path, where: str) -> None:
+    """Refuse weights made for code that the model brings, where transformers has put them into a class of its own.
+
+    A model may call itself `bert` and bring a class with other position embeddings, for instance; without that class
+    it opens, and half of it is random.
+    """
+    for (place, _), module in zip(_modules(folder, where), encoder, strict=False):
+        config = place / "config.json"
+        if not isinstance(module, Transformer) or not config.is_file():
+            continue
+        own = json.loads(config.read_text(encoding="utf-8")).get("auto_map", {}).get("AutoModel", "").split(".")[-1]
+        native = type(module.auto_model).__name__
+        if own and own != native:
+            raise InputError(f"was made with {own}, Python code of its own, not {native}", where=where, remedy=TRUST)
+        if own:
+            logger.warning("%s brings Python code of its own, which is not run: transformers' %s is", where, native)
 
 
 def _modules(folder: Path, where: str) -> list[tuple[Path, str]]:

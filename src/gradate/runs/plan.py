@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradate.data.examples import Examples
+from gradate.models.graded import GradedModel
 from gradate.runs.resolve import Resolved, scale_of
 from gradate.training.fit import to_dataset
 from gradate.training.samplers import SeededBatchSampler, row_lengths
@@ -21,6 +22,8 @@ class Plan:
     """Resolved recipe as YAML."""
     reasons: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
+    encoder: dict[str, Any]
+    """Name, width, parameters, longest text and precision of the encoder as it was opened."""
     stages: tuple[dict[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -30,15 +33,15 @@ class Plan:
             "recipe": self.recipe,
             "reasons": [{"key": key, "value": value, "reason": reason} for key, value, reason in self.reasons],
             "notes": list(self.notes),
+            "encoder": self.encoder,
             "stages": list(self.stages),
         }
 
 
-def plan(resolved: Resolved, seed: int) -> Plan:
-    """Describe a run: updates of each stage and the very rows its first batch will hold."""
+def plan(resolved: Resolved, seed: int, model: GradedModel) -> Plan:
+    """Describe a run: its encoder, updates of each stage and the very rows its first batch will hold."""
     stages = []
     for stage, examples, selection in zip(resolved.recipe.stages, resolved.stages, resolved.selections, strict=True):
-        per_epoch = math.ceil(math.ceil(len(examples) / int(stage.batch_size)) / stage.accumulate)
         scale = scale_of(examples)
         stages.append(
             {
@@ -47,12 +50,27 @@ def plan(resolved: Resolved, seed: int) -> Plan:
                 "scale": None if scale is None else str(scale),
                 "trainable": stage.trainable,
                 "objective": stage.objective.name,
-                "updates": None if stage.is_convex else math.ceil(per_epoch * stage.epochs),
+                "updates": planned_updates(stage, examples),
                 "selection": {name: len(found) for name, found in selection.items()},
                 "first_batch": _first_batch(stage, examples, seed),
             }
         )
-    return Plan(resolved.recipe.to_yaml(), resolved.reasons, resolved.notes, tuple(stages))
+    encoder = {
+        "name": resolved.recipe.encoder,
+        "dimension": model.encoder.get_embedding_dimension(),
+        "parameters": sum(parameter.numel() for parameter in model.encoder.parameters()),
+        "max_length": model.encoder.max_seq_length,
+        "precision": model.precision.name,
+    }
+    return Plan(resolved.recipe.to_yaml(), resolved.reasons, resolved.notes, encoder, tuple(stages))
+
+
+def planned_updates(stage: Stage, examples: Examples) -> int | None:
+    """How many updates a stage makes; None where a solver fits it."""
+    if stage.is_convex:
+        return None
+    per_epoch = math.ceil(math.ceil(len(examples) / int(stage.batch_size)) / stage.accumulate)
+    return math.ceil(per_epoch * stage.epochs)
 
 
 def _first_batch(stage: Stage, examples: Examples, seed: int) -> list[dict[str, Any]]:

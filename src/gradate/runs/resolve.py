@@ -67,7 +67,7 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
         test: Pairs | None = parts["test"]
     else:
         test = load_source("starter-test", locations) if recipe.stages[-1].source == "starter" else None
-    if recipe.evaluation.source == "seven-sts":
+    if recipe.evaluation.source != "test":
         test = None
     stages, selections, reasons = [], [], []
     for i, (stage, examples) in enumerate(zip(recipe.stages, training, strict=True), start=1):

@@ -28,7 +28,7 @@ from gradate.models.shallow import shallow_encoder
 from gradate.runs.comparison import baseline_scores, compare, compare_benchmark, model_scores
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
-from gradate.runs.plan import Plan, plan
+from gradate.runs.plan import Plan, plan, planned_updates
 from gradate.runs.recipe import Recipe, load_recipe, parse_recipe, recipe_text
 from gradate.runs.resolve import PairFiles, Resolved, resolve, scale_of
 from gradate.runs.results import Run, Runs
@@ -65,6 +65,7 @@ def train(
     overwrite: bool = False,
     dry_run: bool = False,
     precision: str | None = None,
+    trust_remote_code: bool = False,
     observer: Observer | None = None,
 ) -> Run | Runs | Plan:
     """Run a recipe: train its stages, measure before and after, write model and report into a folder.
@@ -82,8 +83,9 @@ def train(
         seeds: One run for each, in folders `seed-N`; None runs the recipe's own seed.
         resume: Go on from the folder's last checkpoint; a finished run is returned as it is.
         overwrite: Delete the run that stands in `out`.
-        dry_run: Return the plan and train nothing.
+        dry_run: Open the encoder, return the plan and train nothing.
         precision: `auto`, `fp32`, `tf32` or `bf16`; None takes the recipe's.
+        trust_remote_code: Run Python code that comes with the encoder.
         observer: Who watches.
 
     Raises:
@@ -101,9 +103,10 @@ def train(
     for key, value, reason in resolved.reasons:
         observer.note(f"{key} = {value}: {reason}")
     if dry_run:
-        return plan(resolved, seeds[0] if seeds else parsed.seed)
+        seed = seeds[0] if seeds else parsed.seed
+        return plan(resolved, seed, _open_model(parsed, seed, trust_remote_code))
     folder = open_run_folder(Path(out), resume=resume, overwrite=overwrite)
-    job = _Job(name, text, resolved, locations, observer, Shared())
+    job = _Job(name, text, resolved, locations, observer, trust_remote_code, Shared())
     if seeds is None:
         return _run(job, folder, parsed.seed, resume)
     if len(set(seeds)) != len(seeds) or not seeds:
@@ -124,6 +127,7 @@ class _Job:
     resolved: Resolved
     locations: DataLocations
     observer: Observer
+    trust_remote_code: bool
     shared: Shared
 
 
@@ -212,10 +216,7 @@ def _try_status(folder: Path, detail: str) -> None:
 def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     started = time.perf_counter()
     recipe = job.resolved.recipe
-    model = _open_model(recipe, seed)
-    if is_exported(model.encoder):
-        remedy = "train the original, then export what came of it"
-        raise InputError("an exported model cannot be trained", where=recipe.encoder, remedy=remedy)
+    model = _open_model(recipe, seed, job.trust_remote_code)
     precision = model.precision
     job.observer.note(f"precision {precision.name}: {precision.reason}")
     _drop_other_head(job, model)
@@ -234,11 +235,16 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     return run
 
 
-def _open_model(recipe: Recipe, seed: int) -> GradedModel:
+def _open_model(recipe: Recipe, seed: int, trust_remote_code: bool) -> GradedModel:
     if recipe.encoder == SHALLOW:
         model = GradedModel(shallow_encoder(seed), precision=recipe.precision, name=SHALLOW)
     else:
-        model = GradedModel.from_pretrained(recipe.encoder, precision=recipe.precision)
+        model = GradedModel.from_pretrained(
+            recipe.encoder, precision=recipe.precision, trust_remote_code=trust_remote_code
+        )
+    if is_exported(model.encoder):
+        remedy = "train the original, then export what came of it"
+        raise InputError("an exported model cannot be trained", where=recipe.encoder, remedy=remedy)
     if recipe.pooling != "own":
         model.encoder = with_pooling(model.encoder, recipe.pooling)
     return model
@@ -254,11 +260,11 @@ def _train_stages(
         place = folder / "checkpoints" / f"stage-{i}"
         done = read_json(place / "result.json")
         if done is not None:
-            _restore(model, place / "model")
+            _restore(model, place / "model", job.trust_remote_code)
             results.append(StageResult(**done))
             continue
         _prepare_head(job, model, stage, examples, seed)
-        updates = None if stage.is_convex else plan(job.resolved, seed).stages[i - 1]["updates"]
+        updates = planned_updates(stage, examples)
         job.observer.stage_started(i, len(recipe.stages), stage, updates)
         result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
         if result is None:
@@ -332,8 +338,8 @@ def _shared_first_stage(job: _Job, model: GradedModel, log: RunLog) -> StageResu
     return result
 
 
-def _restore(model: GradedModel, folder: Path) -> None:
-    saved = GradedModel.from_pretrained(folder)
+def _restore(model: GradedModel, folder: Path, trust_remote_code: bool) -> None:
+    saved = GradedModel.from_pretrained(folder, trust_remote_code=trust_remote_code)
     model.encoder.load_state_dict(saved.encoder.state_dict())
     model.head = saved.head.to(model.encoder.device) if saved.head is not None else None
     model.scale = saved.scale
@@ -348,6 +354,8 @@ def _remember_prompt(model: GradedModel, prompt: str | None) -> None:
 
 def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
     """Scores on the test pairs, or the seven sets; None where there is nothing to measure on."""
+    if job.resolved.recipe.evaluation.source == "none":
+        return None
     if "value" not in kept:
         recipe, test = job.resolved.recipe, job.resolved.test
         if recipe.evaluation.source == "seven-sts":

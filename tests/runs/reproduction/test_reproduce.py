@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = write_layout(tmp_path_factory.mktemp("senteval"))
+    folder = write_layout(tmp_path_factory.mktemp("senteval"), spelled=True)
     rows = [
         f"{split}\tp {a} q\t{b} r\t{label}"
         for split in ("train", "dev")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from gradate.data.benchmarks import Benchmark, load_seven_sts
 from gradate.data.examples import Pairs
@@ -114,9 +112,10 @@ def measure_recipe(
     folder: Path,
     grades: bool,
     resume: bool,
+    trust_remote_code: bool,
     observer: Observer,
 ) -> SeedResult:
-    """A recipe run with one seed; its folder keeps log and measurement, its models are deleted.
+    """A recipe run with one seed.
 
     Args:
         recipe: The recipe; its own seed does not count.
@@ -125,37 +124,31 @@ def measure_recipe(
         folder: Run folder, of this recipe and seed alone.
         grades: Whether predicted grades are measured.
         resume: Go on with a run that stands there half done; else it is begun anew.
+        trust_remote_code: Run Python code that comes with the encoder.
         observer: Who watches.
     """
     run = train(
-        replace(recipe, seed=seed, evaluation=replace(recipe.evaluation, intervals=1)),
+        replace(recipe, seed=seed, evaluation=replace(recipe.evaluation, source="none")),
         out=folder,
         data=source.values,
         resume=resume or not folder.exists(),
         overwrite=not resume and folder.exists(),
+        trust_remote_code=trust_remote_code,
         observer=observer,
     )
     assert isinstance(run, Run)
+    model = GradedModel.from_pretrained(run.model, precision=recipe.precision, trust_remote_code=trust_remote_code)
     predicted = None
-    if grades:
-        model = GradedModel.from_pretrained(run.model)
-        if model.head is not None and model.scale == source.grades.scale:
-            predicted = model.predict(source.grades, clip=False)
-    stored = {
-        name: pq.read_table(folder / "predictions" / f"{name}.parquet")["after"].to_numpy()
-        for name in source.benchmark.tasks
-    }
-    result = _result(
-        stored,
+    if grades and model.head is not None and model.scale == source.grades.scale:
+        predicted = model.predict(source.grades, clip=False)
+    return _result(
+        evaluate(model, source.benchmark).scores,
         source,
         selection=None if run.best is None else {**run.best, "start": run.stages[-1].start},
         minutes=sum(stage.seconds for stage in run.stages) / 60,
         known=read_json(folder / "env.json"),
         grades=predicted,
     )
-    for heavy in ("model", "checkpoints"):
-        shutil.rmtree(folder / heavy, ignore_errors=True)
-    return result
 
 
 def _result(

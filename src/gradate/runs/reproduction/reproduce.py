@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -112,6 +113,7 @@ class _Job:
     cells: Path
     source: Source
     resume: bool
+    trust_remote_code: bool
     observer: Observer
     missing: list[dict[str, Any]] = field(default_factory=list)
     failed: bool = False
@@ -126,6 +128,7 @@ def reproduce(
     data: Sequence[str] = (),
     hub: bool = False,
     resume: bool = True,
+    trust_remote_code: bool = False,
     resamples: int = 1000,
     observer: Observer | None = None,
 ) -> Reproduction:
@@ -142,6 +145,7 @@ def reproduce(
         data: Data folders or `NAME=PATH`; see `DataLocations.resolve`.
         hub: Fetch from the Hub what `data` does not name.
         resume: Go on with runs that stand half done; False begins them anew.
+        trust_remote_code: Run Python code that comes with an encoder.
         resamples: Bootstrap resamples, 1 or more.
         observer: Who watches.
 
@@ -155,7 +159,17 @@ def reproduce(
     part = spec.small if scale == "small" else spec.full
     source = Source(tuple(data), hub)
     folder = Path(results)
-    job = _Job(spec, part, scale, tuple(seeds), folder / "cells", source, resume, observer or SilentObserver())
+    job = _Job(
+        spec,
+        part,
+        scale,
+        tuple(seeds),
+        folder / "cells",
+        source,
+        resume,
+        trust_remote_code,
+        observer or SilentObserver(),
+    )
     rows = tuple(_stand(job, row) for row in part.rows)
     kept = folder / "tables" / f"{table}.{scale}.json"
     notes: list[str] = []
@@ -205,7 +219,7 @@ def _stand(job: _Job, row: Row) -> ShownRow:
         job.observer.note(f"\n{job.spec.name}, {row.group}: {row.name}, seed {seed}")
         try:
             cell = _run(job, row, recipe, key, cell, seed)
-        except (Interrupted, InputError):
+        except Interrupted:
             raise
         except GradateError as error:
             job.observer.note(f"failed: {error}")
@@ -228,6 +242,7 @@ def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None
             folder=folder,
             grades=job.part.grades,
             resume=job.resume,
+            trust_remote_code=job.trust_remote_code,
             observer=job.observer,
         )
         stored = read_json(folder / "data.json")
@@ -238,7 +253,11 @@ def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None
     text = "" if recipe is None else recipe.to_yaml()
     grown = (cell or Cell(key, f"{row.group} {row.name}", text, data)).with_seed(seed, result)
     write_cell(job.cells, grown)
-    return grown
+    for heavy in ("model", "checkpoints"):  # log and plan stay; a table would leave gigabytes
+        shutil.rmtree(folder / heavy, ignore_errors=True)
+    kept = read_cell(job.cells, key)  # what is judged is what stands in the file
+    assert kept is not None
+    return kept
 
 
 def _only(cell: Cell | None, seeds: Sequence[int]) -> Cell | None:
