@@ -21,7 +21,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import page
+from benchmarks import guide, page
 from benchmarks.evaluate import ENVIRONMENT
 from benchmarks.report import section
 from benchmarks.run import Inputs, Run
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
             verb.add_argument("--epoch", action="store_true", help="run the trainer's epoch to its end, once")
         if name == "scaling":
             verb.add_argument("--budget", type=float, help="seconds that a cell may take")
-    verbs.add_parser("render", help="write docs/results/performance.md from results/performance")
+    verbs.add_parser("render", help="write docs/results/performance.md and docs/which-objective.md from results")
     return whole
 
 
@@ -59,6 +59,7 @@ def main(words: Sequence[str] | None = None) -> None:
     given = vars(parser().parse_args(words))
     if given["table"] == "render":
         page.write()
+        guide.write()
         return
     os.environ |= ENVIRONMENT
     run = Run(

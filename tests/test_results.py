@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import page
+from benchmarks import guide, page
 from benchmarks.tables import collect, render
+from gradate.runs.reproduction.page import read_tables, table_page
+from gradate.runs.reproduction.spec import table_names
 
 ROOT = Path(__file__).parents[1]
 RESULTS = sorted((ROOT / "results").glob("*.json"))
@@ -27,6 +30,30 @@ def test_the_page_of_speed_and_memory_is_generated_from_its_results() -> None:
     assert page.PAGE.read_text(encoding="utf-8") == text
     assert {file.name: file.read_text(encoding="utf-8") for file in page.PLOTS.glob("*.svg")} == plots
     assert not [stem for stem, found in results.items() if found["quick"]]
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_every_reproduced_table_is_generated_from_its_results(name: str) -> None:
+    shown = ROOT / "docs" / "results" / f"{name}.md"
+    found = read_tables(ROOT / "results", name)
+    assert shown.exists() == bool(found)
+    if found:
+        assert shown.read_text(encoding="utf-8") == table_page(name, found)
+
+
+def test_cells_hold_neither_texts_nor_gold() -> None:
+    cells = ROOT / "results" / "cells"
+    for file in cells.glob("*.json"):
+        assert not {"gold", "text1", "sentence1"} & set(_keys(json.loads(file.read_text(encoding="utf-8"))))
+    for scores in cells.glob("*.parquet"):
+        assert all(name.startswith("seed_") for name in pq.read_schema(scores).names)
+
+
+def test_the_guide_to_objectives_is_generated_from_the_tables() -> None:
+    words = guide.WORDS.read_text(encoding="utf-8")
+    assert guide.PAGE.read_text(encoding="utf-8") == guide.render(guide.read_tables(), words)
+    with pytest.raises(KeyError, match="no such claim"):
+        guide.render(guide.read_tables(), "[[claim: table-1 | bundled | no such claim]]")
 
 
 def _keys(value: object) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradate.errors import InputError
-from gradate.runs.schema import build, nearest, to_mapping
+from gradate.runs.schema import build, departures, nearest, to_mapping
 
 
 @dataclass(frozen=True)
@@ -123,3 +123,14 @@ def test_round_trip(value: Outer) -> None:
 def test_nearest_lists_all_where_nothing_is_close() -> None:
     assert nearest("epoch", ["epochs", "seed"]) == "did you mean 'epochs'?"
     assert nearest("zzz", ["epochs", "seed"]) == "one of epochs, seed"
+
+
+def test_departures_leave_out_what_is_at_its_default() -> None:
+    assert departures(Inner()) == {}
+    assert departures(Inner(kind="steep")) == {"kind": "steep"}
+
+
+@given(outers)
+@settings(max_examples=50, deadline=None)
+def test_departures_say_all_there_is(value: Outer) -> None:
+    assert build(Outer, departures(value), where="again") == value

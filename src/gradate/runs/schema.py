@@ -6,7 +6,7 @@ import difflib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from gradate.errors import InputError
@@ -58,6 +58,22 @@ def to_mapping(value: Any) -> Any:
     if isinstance(value, tuple):
         return [to_mapping(v) for v in value]
     return value
+
+
+def departures(value: Any) -> Any:
+    """Plain form of a dataclass without the keys that are at their defaults, all the way down."""
+    if is_dataclass(value) and not isinstance(value, type):
+        kept = {f.name: getattr(value, f.name) for f in fields(value) if not _at_default(f, getattr(value, f.name))}
+        return {name: departures(found) for name, found in kept.items()}
+    if isinstance(value, tuple):
+        return [departures(v) for v in value]
+    return value
+
+
+def _at_default(f: Field[Any], value: Any) -> bool:
+    if f.default_factory is not MISSING:
+        return bool(value == f.default_factory())
+    return f.default is not MISSING and bool(value == f.default)
 
 
 def _join(key: str, name: str) -> str:

@@ -79,4 +79,6 @@ def test_the_key_names_what_changes_a_result_and_nothing_else() -> None:
     assert key == recipe_key(replace(recipe, seed=7, description="other words"))
     assert key == recipe_key(replace(recipe, evaluation=replace(recipe.evaluation, intervals=3)))
     assert key != recipe_key(load_recipe("sts-regression/two-stage", ["stages.2.epochs=5"]))
+    said = recipe.stages[1].accumulate
+    assert key == recipe_key(load_recipe("sts-regression/two-stage", [f"stages.2.accumulate={said}"]))
     assert len(key) == 12 and key != baseline_key("bundled") != baseline_key("shallow")

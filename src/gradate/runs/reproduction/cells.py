@@ -21,7 +21,7 @@ from gradate.errors import InputError
 from gradate.evaluation.metrics import Array
 from gradate.runs.folder import write_json
 from gradate.runs.recipe import Recipe
-from gradate.runs.schema import to_mapping
+from gradate.runs.schema import departures
 
 VERSION = 1
 DECIMALS = 5
@@ -87,9 +87,13 @@ class Cell:
 
 
 def recipe_key(recipe: Recipe) -> str:
-    """Twelve hex digits that name everything in a recipe that changes its results, but the seed."""
-    mapping = {k: v for k, v in to_mapping(recipe).items() if k not in NEUTRAL}
-    mapping["evaluation"].pop("intervals")
+    """Twelve hex digits that name everything in a recipe that changes its results, but the seed.
+
+    Keys at their defaults do not count, so that a key that recipes gain later leaves the results of older ones
+    standing; a default that changes takes another `VERSION`.
+    """
+    mapping = {k: v for k, v in departures(recipe).items() if k not in NEUTRAL}
+    mapping["evaluation"] = {k: v for k, v in mapping.get("evaluation", {}).items() if k != "intervals"}
     return _digest(json.dumps(mapping, sort_keys=True))
 
 
