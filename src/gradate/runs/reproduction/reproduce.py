@@ -129,6 +129,7 @@ def reproduce(
     hub: bool = False,
     resume: bool = True,
     trust_remote_code: bool = False,
+    dry_run: bool = False,
     resamples: int = 1000,
     observer: Observer | None = None,
 ) -> Reproduction:
@@ -146,6 +147,7 @@ def reproduce(
         hub: Fetch from the Hub what `data` does not name.
         resume: Go on with runs that stand half done; False begins them anew.
         trust_remote_code: Run Python code that comes with an encoder.
+        dry_run: Run nothing: list what is missing, and judge what stands.
         resamples: Bootstrap resamples, 1 or more.
         observer: Who watches.
 
