@@ -34,6 +34,9 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on with runs that stand half done, or begin them anew.")
     ] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run nothing: list what is missing, and judge what stands.")
+    ] = False,
     trust_remote_code: TrustOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -60,6 +63,7 @@ def reproduce(
                 hub=hub,
                 resume=resume,
                 trust_remote_code=trust_remote_code,
+                dry_run=dry_run,
                 observer=watcher,
             )
         if any(row.cells() for row in found.rows):

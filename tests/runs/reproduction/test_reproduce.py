@@ -108,6 +108,18 @@ def test_without_data_nothing_trains(table: TableSpec, monkeypatch: pytest.Monke
     assert len(found.missing) == 5 and not found.verdicts and not Path("results").exists()
 
 
+def test_a_dry_run_judges_what_stands_and_trains_nothing(
+    table: TableSpec, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(data, seeds=(1,))
+    monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
+    found = run(data, seeds=(1, 2), dry_run=True)
+    assert [(entry["row"], entry["seed"]) for entry in found.missing] == [("tiny: MSE", 2), ("tiny: Cross entropy", 2)]
+    assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 4 and not found.failed
+    kept = json.loads((tmp_path / "results" / "tables" / "table-t.small.json").read_text(encoding="utf-8"))
+    assert kept == json.loads(json.dumps(found.to_json()))
+
+
 def test_a_seed_that_fails_is_named_and_the_others_go_on(
     table: TableSpec, data: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

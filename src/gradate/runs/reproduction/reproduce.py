@@ -114,6 +114,7 @@ class _Job:
     source: Source
     resume: bool
     trust_remote_code: bool
+    dry_run: bool
     observer: Observer
     missing: list[dict[str, Any]] = field(default_factory=list)
     failed: bool = False
@@ -170,6 +171,7 @@ def reproduce(
         source,
         resume,
         trust_remote_code,
+        dry_run,
         observer or SilentObserver(),
     )
     rows = tuple(_stand(job, row) for row in part.rows)
@@ -215,6 +217,8 @@ def _stand(job: _Job, row: Row) -> ShownRow:
         require_same_data(dict(cell.data), {"benchmark": job.source.benchmark.fingerprint()}, where)
     for number, seed in enumerate(lacking):
         entry = {"row": f"{row.group}: {row.name}", "seed": seed}
+        if lacks is None and job.dry_run:
+            lacks = "a run, and this is a dry one"
         if lacks is not None:
             job.missing += [{**entry, "seed": s, "reason": f"needs {lacks}"} for s in lacking[number:]]
             break
