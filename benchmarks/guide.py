@@ -14,7 +14,8 @@ from gradate.runs.reproduction.spec import load_table
 WORDS = ROOT / "benchmarks" / "words" / "which-objective.md"
 PAGE = ROOT / "docs" / "which-objective.md"
 TABLES = ROOT / "results" / "tables"
-_MARK = re.compile(r"\[\[(row|claim|paper): ([\w-]+) \| ([\w-]+) \| ([^\]]+)\]\]")
+_MARK = re.compile(r"\[\[(row|claim|paper): ([\w-]+) \\?\| ([\w-]+) \\?\| (.+?)\]\]", flags=re.DOTALL)
+PENDING = "not measured yet"
 
 
 def render(tables: Mapping[str, dict[str, Any]], words: str) -> str:
@@ -24,14 +25,16 @@ def render(tables: Mapping[str, dict[str, Any]], words: str) -> str:
         tables: Committed small-scale tables by name.
         words: Text with marks `[[row: TABLE | GROUP | ROW]]`, the average of a row and its spread over seeds,
             `[[paper: TABLE | GROUP | ROW]]`, the paper's figure for it, and `[[claim: TABLE | GROUP | CLAIM]]`, a
-            verdict and the difference it rests on.
+            verdict and the difference it rests on. In a Markdown table their bars are escaped.
 
     Raises:
-        KeyError: a mark names what no table holds.
+        KeyError: a mark names what a table does not hold.
     """
 
     def fill(mark: re.Match[str]) -> str:
         kind, table, group, name = mark.groups()
+        if table not in tables:
+            return PENDING
         if kind == "claim":
             return _claim(tables[table], load_table(table).small.group(group).title, name)
         row = next((r for r in tables[table]["rows"] if (r["group"], r["name"]) == (group, name)), None)
@@ -57,7 +60,7 @@ def write() -> None:
 def _row(row: Mapping[str, Any]) -> str:
     cell = row["cells"].get("average") or {}
     if cell.get("mean") is None:
-        return "not measured"
+        return PENDING
     return f"{cell['mean']:.2f}" + (f" ± {cell['sd']:.2f}" if cell["sd"] is not None else "")
 
 
@@ -69,6 +72,6 @@ def _claim(table: Mapping[str, Any], title: str, text: str) -> str:
     if spread is not None:
         return f"{spread['value']:.2f} apart [{spread['low']:.2f}, {spread['high']:.2f}], {found['verdict']}"
     if difference.get("difference") is None:
-        return str(found["verdict"])
+        return PENDING if "yet" in found["reason"] else str(found["verdict"])
     span = f"[{difference['low']:+.2f}, {difference['high']:+.2f}]"
     return f"{difference['difference']:+.2f} {span}, {found['verdict']}".replace("-", "−")

@@ -81,6 +81,8 @@ def test_from_nothing_to_a_page_and_again_at_once(
     assert [v["verdict"] in ("holds", "fails", "undecided") for v in found.verdicts] == [True] * 4
     assert found.verdicts[2]["verdict"] == "holds"
     json.dumps(found.to_json(), allow_nan=False)
+    (machine,) = found.machines()
+    assert "torch" in machine and "cores" in machine
     assert not list((tmp_path / "runs").rglob("model.safetensors")), "models are deleted, evidence is kept"
     assert list((tmp_path / "runs").rglob("log.jsonl"))
     committed = [p for p in (tmp_path / "results").rglob("*") if p.is_file()]

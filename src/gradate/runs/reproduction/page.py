@@ -76,6 +76,8 @@ def _part(spec: TableSpec, part: Part, scale: str, found: Mapping[str, Any] | No
     parts.append(f"![the rows and the differences](tables/{spec.name}-{scale}.svg)")
     if found["verdicts"]:
         parts += ["### Verdicts", _RULE, _verdicts(found["verdicts"])]
+    if found["machines"]:
+        parts.append(f"Machine: {'; and '.join(found['machines'])}.")
     if found["missing"]:
         lacking = sorted({entry["row"] for entry in found["missing"]})
         parts.append(f"Missing: {'; '.join(lacking)}.")
@@ -94,11 +96,12 @@ def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
     if spec.columns == "memory":
         return _memory_table(rows)
     tasks = list(TASKS) if spec.columns == "tasks" else []
-    papers = any(row["paper"] for row in rows)
+    papers = any(row["paper"] and not row["cited"] for row in rows)
     head = ["", *tasks, AVERAGE, *(["paper"] if papers else []), "seeds", "min/run"]
     body = []
     for row in rows:
         cells, paper = row["cells"], row["paper"] or {}
+        seeds = ", ".join(f"{seed}{'*' if seed in row['kept_start'] else ''}" for seed in row["seeds"]) or "–"
         if row["cited"]:
             figures = [f"*{paper[t]:.2f}*" if t in paper else "" for t in (*tasks, AVERAGE)]
             body.append([f"{row['name']} (cited)", *figures, *([""] if papers else []), "", ""])
@@ -106,10 +109,9 @@ def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
         minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
         shown = f"{paper[AVERAGE]:.2f} {row['paper_name'] or ''}".strip() if paper else ""
         figures = [_cell(cells.get(column)) for column in (*tasks, AVERAGE)]
-        body.append(
-            [row["name"], *figures, *([shown] if papers else []), ", ".join(map(str, row["seeds"])) or "–", minutes]
-        )
-    return _markdown(head, body)
+        body.append([row["name"], *figures, *([shown] if papers else []), seeds, minutes])
+    note = "\n\n\\* No checkpoint beat the start on the selection set, so the start was kept."
+    return _markdown(head, body) + (note if any(row["kept_start"] for row in rows) else "")
 
 
 def _memory_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,13 @@ class ShownRow:
         names = (single,) if len(self.row.paper) == 1 else (*TASKS, AVERAGE)
         return dict(zip(names, self.row.paper, strict=True))
 
+    def kept_start(self) -> list[int]:
+        """Seeds in which no checkpoint beat the start on the selection set, so that the start was kept."""
+        seeds = {} if self.cell is None else self.cell.seeds
+        return [
+            seed for seed, result in seeds.items() if result.selection is not None and not result.selection["step"]
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
@@ -70,6 +77,7 @@ class ShownRow:
             "paper_name": self.row.paper_name or None,
             "key": None if self.cell is None else self.cell.key,
             "seeds": [] if self.cell is None else list(self.cell.seeds),
+            "kept_start": self.kept_start(),
             "minutes": None if self.cell is None else _mean([s.minutes for s in self.cell.seeds.values()]),
         }
 
@@ -92,6 +100,11 @@ class Reproduction:
         """The table at this scale."""
         return self.spec.small if self.scale == "small" else self.spec.full
 
+    def machines(self) -> list[str]:
+        """Processors, threads, precision and versions that the runs had, each once."""
+        cells = [row.cell for row in self.rows if row.cell is not None]
+        return sorted({_machine(result.environment) for cell in cells for result in cell.seeds.values()})
+
     def to_json(self) -> dict[str, Any]:
         """The command line's JSON, and what is committed."""
         return {
@@ -99,6 +112,7 @@ class Reproduction:
             "table": self.spec.name,
             "scale": self.scale,
             "rows": [row.to_json() for row in self.rows],
+            "machines": self.machines(),
             "missing": list(self.missing),
             "verdicts": list(self.verdicts),
         }
@@ -282,6 +296,17 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
         "sd": statistics.stdev(defined) if whole and len(defined) > 1 else None,
         "n": len(values),
     }
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    packages = ", ".join(
+        f"{k} {environment['packages'][k]}" for k in ("torch", "sentence-transformers", "transformers")
+    )
+    threads = environment["threads"]
+    return (
+        f"{environment['device_name']}, {threads} thread{'s' if threads != 1 else ''} of {environment['cores']} cores,"
+        f" {environment['precision']}; {packages}"
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
