@@ -36,6 +36,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layout: list[str], tmp_path: Path) -> None:
     recipe = load_recipe(name)
     overrides = [f"encoder={encoder_folder}", "precision=fp32", "evaluation.intervals=20"]
+    if "/" in recipe.encoder:
+        # Their measurement is that of the others, and takes most of the time.
+        overrides.append("evaluation.source=none")
     if not recipe.stages[-1].is_convex:
         overrides += [f"stages.{len(recipe.stages)}.epochs=0.02"]
     run = train(
@@ -47,13 +50,16 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
     )
     assert isinstance(run, Run) and run.report.is_file()
     found = json.loads(json.dumps(run.to_json(), allow_nan=False))
+    card = (run.model / "README.md").read_text(encoding="utf-8")
     if recipe.evaluation.source == "seven-sts":
+        assert ("in-domain supervised" in card.lower()) == recipe.is_in_domain
+    if "/" in recipe.encoder:
+        assert found["after"] is None
+    elif recipe.evaluation.source == "seven-sts":
         assert list(found["after"]["tasks"]) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
         assert found["difference"]["average"].keys() >= {"value", "low", "high"}
         assert pq.read_table(run.folder / "predictions" / "SICK-R.parquet").num_rows == 4927
         page = run.report.read_text(encoding="utf-8")
         assert "STS12" in page and "average" in page
-        card = (run.model / "README.md").read_text(encoding="utf-8")
-        assert ("in-domain supervised" in card.lower()) == recipe.is_in_domain
     else:
         assert found["after"]["n"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(folder), f"nli={folder / 'nli.tsv'}"]
 
 
-@pytest.fixture
-def table(encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableSpec:
+def make_table(encoder_folder: Path) -> TableSpec:
     settings = (
         f"encoder={encoder_folder}",
         "precision=fp32",
@@ -58,39 +58,67 @@ def table(encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         Claim("trained tasks gain", "here", of="MSE", than="bag of words", metric="trained"),
     )
     part = Part((group,), rows, grades=True)
-    made = TableSpec("A table", "nowhere", part, part, claims, name="table-t")
-    monkeypatch.setattr(module, "load_table", lambda name: made)
-    monkeypatch.setattr("gradate.runs.reproduction.page.load_table", lambda name: made)
-    monkeypatch.chdir(tmp_path)
+    return TableSpec("A table", "nowhere", part, part, claims, name="table-t")
+
+
+def put_in_place(made: TableSpec, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(module, "load_table", lambda name: made)
+    patch.setattr("gradate.runs.reproduction.page.load_table", lambda name: made)
+    patch.chdir(folder)
+
+
+@pytest.fixture
+def table(encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableSpec:
+    made = make_table(encoder_folder)
+    put_in_place(made, tmp_path, monkeypatch)
     return made
+
+
+@pytest.fixture(scope="module")
+def finished(encoder_folder: Path, data: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which both seeds of the table were run, from nothing."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        put_in_place(make_table(encoder_folder), folder, patch)
+        found = run(data)
+        (folder / "found.json").write_text(json.dumps(found.to_json(), allow_nan=False))
+    return folder
+
+
+@pytest.fixture
+def stands(finished: Path, table: TableSpec, tmp_path: Path) -> Path:
+    """A copy of the finished results."""
+    shutil.copytree(finished / "results", tmp_path / "results")
+    return tmp_path / "results"
 
 
 def run(data: list[str], **settings: Any) -> Reproduction:
     return reproduce("table-t", **{"seeds": (1, 2), "data": data, "resamples": 20, **settings})
 
 
-def test_from_nothing_to_a_page_and_again_at_once(
-    table: TableSpec, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = run(data)
-    assert not found.missing and not found.failed
-    assert [row.name for row in found.rows] == ["bag of words", "MSE", "Cross entropy", "cited"]
-    first = found.to_json()["rows"][1]
+def test_from_nothing(finished: Path) -> None:
+    found = json.loads((finished / "found.json").read_text())
+    assert not found["missing"]
+    assert [row["name"] for row in found["rows"]] == ["bag of words", "MSE", "Cross entropy", "cited"]
+    first = found["rows"][1]
     assert first["cells"]["average"]["n"] == 2 and first["paper"] == {"average": 74.78} and first["seeds"] == [1, 2]
     assert first["cells"].keys() == {*TASKS, "average"}
-    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found.verdicts] == [True] * 4
-    assert found.verdicts[2]["verdict"] == "holds"
-    json.dumps(found.to_json(), allow_nan=False)
-    (machine,) = found.machines()
+    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found["verdicts"]] == [True] * 4
+    assert found["verdicts"][2]["verdict"] == "holds"
+    (machine,) = found["machines"]
     assert "torch" in machine and "cores" in machine
-    assert not list((tmp_path / "runs").rglob("model.safetensors")), "models are deleted, evidence is kept"
-    assert list((tmp_path / "runs").rglob("log.jsonl"))
-    committed = [p for p in (tmp_path / "results").rglob("*") if p.is_file()]
+    assert not list((finished / "runs").rglob("model.safetensors")), "models are deleted, evidence is kept"
+    assert list((finished / "runs").rglob("log.jsonl"))
+    committed = [p for p in (finished / "results").rglob("*") if p.is_file()]
     assert not [p for p in committed if b"STS12 MSRpar" in p.read_bytes() or b"gold" in p.read_bytes()]
 
+
+def test_again_at_once_to_a_page(
+    finished: Path, stands: Path, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("nothing is left to run"))
     again = run(data)
-    assert again.to_json() == found.to_json()
+    assert json.loads(json.dumps(again.to_json())) == json.loads((finished / "found.json").read_text())
     page = write_table_page(tmp_path / "results", tmp_path / "docs", "table-t")
     text = page.read_text(encoding="utf-8")
     assert text == table_page("table-t", read_tables(tmp_path / "results", "table-t"))
@@ -98,7 +126,7 @@ def test_from_nothing_to_a_page_and_again_at_once(
     assert (tmp_path / "docs" / "tables" / "table-t-small.svg").is_file()
 
     without = run([])
-    assert without.to_json()["rows"] == found.to_json()["rows"] and without.verdicts == found.verdicts
+    assert without.to_json()["rows"] == again.to_json()["rows"] and without.verdicts == tuple(again.verdicts)
     more = run([], seeds=(1, 2, 3))
     assert [(entry["row"], entry["seed"]) for entry in more.missing] == [("tiny: MSE", 3), ("tiny: Cross entropy", 3)]
     assert "--data" in more.missing[0]["reason"]
@@ -111,36 +139,30 @@ def test_without_data_nothing_trains(table: TableSpec, monkeypatch: pytest.Monke
 
 
 def test_a_dry_run_judges_what_stands_and_trains_nothing(
-    table: TableSpec, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stands: Path, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(data, seeds=(1,))
     monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
-    found = run(data, seeds=(1, 2), dry_run=True)
-    assert [(entry["row"], entry["seed"]) for entry in found.missing] == [("tiny: MSE", 2), ("tiny: Cross entropy", 2)]
+    found = run(data, seeds=(1, 3), dry_run=True)
+    assert [(entry["row"], entry["seed"]) for entry in found.missing] == [("tiny: MSE", 3), ("tiny: Cross entropy", 3)]
     assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 4 and not found.failed
     kept = json.loads((tmp_path / "results" / "tables" / "table-t.small.json").read_text(encoding="utf-8"))
     assert kept == json.loads(json.dumps(found.to_json()))
 
 
 def test_a_seed_that_fails_is_named_and_the_others_go_on(
-    table: TableSpec, data: list[str], monkeypatch: pytest.MonkeyPatch
+    stands: Path, data: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = module.measure_recipe
-
     def failing(recipe: Any, seed: int, *arguments: Any, **settings: Any) -> Any:
-        if seed == 1:
-            raise TrainingStopped("the loss became nan at step 2")
-        return original(recipe, seed, *arguments, **settings)
+        raise TrainingStopped(f"the loss became nan at step {seed}")
 
     monkeypatch.setattr(module, "measure_recipe", failing)
-    found = run(data)
-    assert found.failed and [entry["reason"] for entry in found.missing] == ["the loss became nan at step 2"] * 2
+    found = run(data, seeds=(3, 2))
+    assert found.failed and [entry["reason"] for entry in found.missing] == ["the loss became nan at step 3"] * 2
     assert found.to_json()["rows"][1]["seeds"] == [2]
     assert found.verdicts[0]["verdict"] == "undecided"
 
 
-def test_results_of_other_data_or_version_are_refused(table: TableSpec, data: list[str]) -> None:
-    run(data, seeds=(1,))
+def test_results_of_other_data_or_version_are_refused(stands: Path, data: list[str]) -> None:
     file = next(Path("results/cells").glob("tiny-mse-*.json"))
     whole = file.read_text(encoding="utf-8")
     stored = json.loads(whole)
