@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from gradate.errors import InputError
-from gradate.models.head import CONCATENATIONS, PairHead, feature_blocks, pair_features
+from gradate.models.concatenation import CONCATENATIONS, feature_blocks
+from gradate.models.head import PairHead, pair_features
 from gradate.scale import LabelScale
 
 SCALE = LabelScale.from_names(["no", "partly", "yes"])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gradate.errors import InputError
+from gradate.models.concatenation import feature_blocks
 from gradate.scale import LabelScale
 
 Features = Literal["raw", "normalized"]
@@ -20,41 +21,6 @@ Features = Literal["raw", "normalized"]
 HEAD_FOLDER = "graded_head"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
-CONCATENATIONS: tuple[str, ...] = (
-    "u,v,|u-v|",
-    "u,v",
-    "|u-v|",
-    "u*v",
-    "|u-v|,u*v",
-    "u,v,u*v",
-    "u,v,|u-v|,u*v",
-    "cos",
-)
-
-
-def feature_blocks(concatenation: str, tied: bool = False) -> tuple[str, ...]:
-    """Names of the blocks a concatenation holds, each as wide as the embedding, except `cos`, which is one number.
-
-    Args:
-        concatenation: One of `CONCATENATIONS`.
-        tied: Replace the blocks u and v by the one block u+v, which gives both texts the same weights.
-
-    Raises:
-        InputError: an unknown concatenation.
-
-    >>> feature_blocks("u,v,|u-v|"), feature_blocks("u,v,|u-v|", tied=True)
-    (('u', 'v', '|u-v|'), ('u+v', '|u-v|'))
-    """
-    if concatenation not in CONCATENATIONS:
-        raise InputError(
-            f"unknown concatenation {concatenation!r}",
-            where="concatenation",
-            remedy=f"choose one of {'  '.join(CONCATENATIONS)}",
-        )
-    blocks = tuple(concatenation.split(","))
-    if tied and blocks[:2] == ("u", "v"):
-        return ("u+v", *blocks[2:])
-    return blocks
 
 
 def pair_features(u: Tensor, v: Tensor, concatenation: str, tied: bool = False) -> Tensor:
@@ -63,7 +29,7 @@ def pair_features(u: Tensor, v: Tensor, concatenation: str, tied: bool = False) 
     Args:
         u: Embeddings of the first texts, (n, dim).
         v: Embeddings of the second texts, (n, dim).
-        concatenation: One of `CONCATENATIONS`.
+        concatenation: One of `concatenation.CONCATENATIONS`.
         tied: See `feature_blocks`.
 
     Returns:
@@ -97,7 +63,7 @@ class PairHead(nn.Module):
 
     Args:
         dim: Width of one embedding.
-        concatenation: One of `CONCATENATIONS`; the paper's is `u,v,|u-v|`.
+        concatenation: One of `concatenation.CONCATENATIONS`; the paper's is `u,v,|u-v|`.
         outputs: 1 for a number on the scale; K ≥ 2 for one logit per grade of a scale with K grades.
         tied: Give u and v the same weights, so that swapping the texts changes nothing, not even the last bit.
         features: What the head reads. `raw`: the encoder's state before a trailing Normalize module, as in the

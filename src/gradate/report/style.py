@@ -56,14 +56,23 @@ def to_svg(figure: Figure, label: str) -> str:
         figure: A figure of `new_figure`; artists marked `rasterized` become one embedded PNG.
         label: What a screen reader says; escaped here.
     """
-    buffer = io.StringIO()
-    # The salt makes ids repeatable; the label in it keeps the ids of several plots on one page apart.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
-        figure.savefig(buffer, format="svg", dpi=_RASTER_DPI, metadata=_NO_METADATA)
-    svg = buffer.getvalue()
+    svg = svg_file(figure, label)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
     for colour, variable in _THEMED.items():
         svg = svg.replace(colour, variable)
     return svg.replace("<svg", f'<svg class="plot" role="img" aria-label="{escape(label)}"', 1)
+
+
+def svg_file(figure: Figure, label: str) -> str:
+    """A figure as the text of an SVG file, the same bytes for the same figure.
+
+    Args:
+        figure: A figure of `new_figure`.
+        label: Salt of its ids: what is random in matplotlib becomes repeatable, and plots on one page stay apart.
+    """
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(buffer, format="svg", dpi=_RASTER_DPI, metadata=_NO_METADATA)
+    return buffer.getvalue()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from gradate.errors import InputError
-from gradate.models.head import CONCATENATIONS
+from gradate.models.concatenation import CONCATENATIONS
 from gradate.runs.schema import build, nearest, to_mapping
 from gradate.training.stage import Stage
 
@@ -25,7 +25,7 @@ class HeadConfig:
     """Shape of the pair head."""
 
     concatenation: str = "u,v,|u-v|"
-    """What the head reads of two embeddings u and v; see `gradate.models.head.CONCATENATIONS`."""
+    """What the head reads of two embeddings u and v; see `gradate.models.concatenation.CONCATENATIONS`."""
     features: Literal["raw", "normalized"] = "raw"
     """`raw`: the state before a trailing Normalize module, as in the paper; `normalized`: scaled to length 1."""
     tied: bool = False

@@ -15,6 +15,7 @@ from gradate.runs.reproduction import measure, spec
 from gradate.runs.reproduction import reproduce as module
 from gradate.runs.reproduction.page import read_tables, table_page, write_table_page
 from gradate.runs.reproduction.reproduce import Reproduction, reproduce
+from gradate.runs.reproduction.source import Source
 from gradate.runs.reproduction.spec import TASKS, Claim, Group, Part, Row, TableSpec
 from tests.senteval_layout import write_layout
 
@@ -116,14 +117,19 @@ def test_from_nothing(finished: Path) -> None:
 def test_again_at_once_to_a_page(
     finished: Path, stands: Path, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("nothing is left to run"))
-    again = run(data)
+    monkeypatch.setattr(measure, "measure_recipe", lambda *a, **k: pytest.fail("nothing is left to run"))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "judge_claims", lambda *a, **k: pytest.fail("nothing has changed"))
+        again = run(data)
     assert json.loads(json.dumps(again.to_json())) == json.loads((finished / "found.json").read_text())
     page = write_table_page(tmp_path / "results", tmp_path / "docs", "table-t")
     text = page.read_text(encoding="utf-8")
     assert text == table_page("table-t", read_tables(tmp_path / "results", "table-t"))
     assert "**holds**" in text and "| MSE |" in text and "*4.00*" in text and str(tmp_path) not in text
-    assert (tmp_path / "docs" / "tables" / "table-t-small.svg").is_file()
+    plot = tmp_path / "docs" / "tables" / "table-t-small.svg"
+    drawn = plot.read_bytes()
+    write_table_page(tmp_path / "results", tmp_path / "docs", "table-t")
+    assert plot.read_bytes() == drawn, "a page that is written again leaves the tree clean"
 
     without = run([])
     assert without.to_json()["rows"] == again.to_json()["rows"] and without.verdicts == tuple(again.verdicts)
@@ -133,7 +139,7 @@ def test_again_at_once_to_a_page(
 
 
 def test_without_data_nothing_trains(table: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
+    monkeypatch.setattr(measure, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
     found = run([])
     assert len(found.missing) == 5 and not found.verdicts and not Path("results").exists()
 
@@ -141,7 +147,7 @@ def test_without_data_nothing_trains(table: TableSpec, monkeypatch: pytest.Monke
 def test_a_dry_run_judges_what_stands_and_trains_nothing(
     stands: Path, data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
+    monkeypatch.setattr(measure, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
     found = run(data, seeds=(1, 3), dry_run=True)
     assert [(entry["row"], entry["seed"]) for entry in found.missing] == [("tiny: MSE", 3), ("tiny: Cross entropy", 3)]
     assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 4 and not found.failed
@@ -155,7 +161,7 @@ def test_a_seed_that_fails_is_named_and_the_others_go_on(
     def failing(recipe: Any, seed: int, *arguments: Any, **settings: Any) -> Any:
         raise TrainingStopped(f"the loss became nan at step {seed}")
 
-    monkeypatch.setattr(module, "measure_recipe", failing)
+    monkeypatch.setattr(measure, "measure_recipe", failing)
     found = run(data, seeds=(3, 2))
     assert found.failed and [entry["reason"] for entry in found.missing] == ["the loss became nan at step 3"] * 2
     assert found.to_json()["rows"][1]["seeds"] == [2]
@@ -176,6 +182,13 @@ def test_results_of_other_data_or_version_are_refused(stands: Path, data: list[s
         run([], seeds=(1,))
 
 
+def test_other_scores_are_judged_anew(stands: Path, data: list[str]) -> None:
+    before = run(data)
+    fewer = run(data, seeds=(1,))
+    assert fewer.basis != before.basis and fewer.verdicts != before.verdicts
+    assert run(data).to_json() == before.to_json()
+
+
 def test_bad_seeds(table: TableSpec) -> None:
     with pytest.raises(InputError, match="seeds must differ"):
         run([], seeds=(1, 1))
@@ -184,12 +197,12 @@ def test_bad_seeds(table: TableSpec) -> None:
 def test_what_a_row_lacks(monkeypatch: pytest.MonkeyPatch, data: list[str]) -> None:
     part = spec.load_table("table-3").small
     unsupervised = spec.row_recipe(part, next(row for row in part.rows if row.name == "SimCSE, unsupervised"))
-    assert "sentences=FILE" in str(measure.Source(tuple(data)).lacks(unsupervised, grades=False))
-    assert "nli=FILE" in str(measure.Source((data[0],)).lacks(None, grades=True))
-    assert measure.Source((), hub=True).lacks(unsupervised, grades=True) is None
+    assert "sentences=FILE" in str(Source(tuple(data)).lacks(unsupervised, grades=False))
+    assert "nli=FILE" in str(Source((data[0],)).lacks(None, grades=True))
+    assert Source((), hub=True).lacks(unsupervised, grades=True) is None
 
 
 def test_bag_of_words_is_measured_without_a_model(data: list[str]) -> None:
-    found = measure.measure_baseline("bag-of-words", 0, measure.Source(tuple(data)))
+    found = measure.measure_baseline("bag-of-words", 0, Source(tuple(data)))
     assert all(np.all((scores >= 0) & (scores <= 1 + 1e-9)) for scores in found.scores.values())
     assert found.minutes is None and found.grades is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +14,8 @@ from gradate.evaluation.significance import Resampled
 from gradate.evaluation.systems import AVERAGE, Arena, Difference, System, seed_spread
 from gradate.evaluation.verdict import judge
 from gradate.runs.reproduction.cells import Cell
-from gradate.runs.reproduction.measure import GRADES_SOURCE, Source
 from gradate.runs.reproduction.memory import Peak, judge_memory
+from gradate.runs.reproduction.source import GRADES_SOURCE, Source
 from gradate.runs.reproduction.spec import TASKS, Claim, Part
 
 TRAINED = ("STS-B", "SICK-R")
@@ -22,6 +23,24 @@ TRAINED = ("STS-B", "SICK-R")
 REST = tuple(task for task in TASKS if task not in TRAINED)
 ON_TASKS = ("average", "trained")
 """Metrics on the seven sets; the others are of grades."""
+
+
+def evidence(
+    claims: Sequence[Claim],
+    cells: Mapping[tuple[str, str], Cell],
+    peaks: Mapping[tuple[str, str], Peak],
+    *,
+    resamples: int,
+) -> str:
+    """Fingerprint of what `judge_claims` judges: claims, data, and every score and grade of every row and seed."""
+    digest = hashlib.sha256(repr((tuple(claims), resamples, sorted(peaks.items()))).encode())
+    for row, cell in sorted(cells.items()):
+        digest.update(repr((row, cell.key, cell.data["benchmark"], cell.data.get("grades"))).encode())
+        for seed, result in cell.seeds.items():
+            digest.update(repr((seed, list(result.scores))).encode())
+            for values in (*result.scores.values(), *([] if result.grades is None else [result.grades])):
+                digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+    return digest.hexdigest()[:16]
 
 
 def judge_claims(

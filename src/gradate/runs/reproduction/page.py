@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gradate.report.style import svg_file
 from gradate.report.table_plot import table_plot
+from gradate.runs.reproduction.memory import COMMAND
 from gradate.runs.reproduction.spec import TASKS, Part, TableSpec, load_table
 
 AVERAGE = "average"
@@ -30,8 +32,8 @@ def write_table_page(results: Path, docs: Path, name: str) -> Path:
     for scale, table in found.items():
         if any(row["cells"] for row in table["rows"]):
             plots.mkdir(exist_ok=True)
-            figure = table_plot(table)
-            figure.savefig(plots / f"{name}-{scale}.svg", metadata={"Date": None})
+            plot = svg_file(table_plot(table), f"{name}-{scale}")
+            (plots / f"{name}-{scale}.svg").write_text(plot, encoding="utf-8")
     return page
 
 
@@ -61,9 +63,7 @@ def table_page(name: str, found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _part(spec: TableSpec, part: Part, scale: str, found: Mapping[str, Any] | None) -> list[str]:
-    command = f"gradate reproduce {spec.name} --scale {scale} --seeds 1,2,3"
-    data = " --data raw --data nli=nli.tsv.gz --data sentences=sentences.tsv.gz" if scale == "small" else " --hub"
-    parts = [f"## {'Small scale' if scale == 'small' else 'Full scale'}", f"```\n{command}{data}\n```"]
+    parts = [f"## {'Small scale' if scale == 'small' else 'Full scale'}", f"```\n{_command(spec, scale)}\n```"]
     if found is None or not any(row["cells"] for row in found["rows"]):
         recipes = sorted({recipe for row in part.rows if (recipe := part.recipe_of(row)) is not None})
         if not recipes:
@@ -75,13 +75,22 @@ def _part(spec: TableSpec, part: Part, scale: str, found: Mapping[str, Any] | No
             parts += [f"### {group.title}", group.limitation.strip(), _table(spec, rows)]
     parts.append(f"![the rows and the differences](tables/{spec.name}-{scale}.svg)")
     if found["verdicts"]:
-        parts += ["### Verdicts", _RULE, _verdicts(found["verdicts"])]
+        rule = "" if spec.columns == "memory" else _RULE
+        parts += ["### Verdicts", rule, _verdicts(found["verdicts"])]
     if found["machines"]:
         parts.append(f"Machine: {'; and '.join(found['machines'])}.")
     if found["missing"]:
         lacking = sorted({entry["row"] for entry in found["missing"]})
         parts.append(f"Missing: {'; '.join(lacking)}.")
     return parts
+
+
+def _command(spec: TableSpec, scale: str) -> str:
+    command = f"gradate reproduce {spec.name} --scale {scale}"
+    if spec.columns == "memory":
+        return f"{COMMAND}\n{command}"
+    data = "--data raw --data nli=nli.tsv.gz --data sentences=sentences.tsv.gz" if scale == "small" else "--hub"
+    return f"{command} --seeds 1,2,3 {data}"
 
 
 _RULE = (
@@ -125,6 +134,12 @@ def _memory_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    if all(found["kind"] == "less-memory" for found in verdicts):
+        judged = [
+            [f"**{v['verdict']}**", f"{v['claim']} ({v['source']})", f"{v['of']}; {v['than']}", v["reason"]]
+            for v in verdicts
+        ]
+        return _markdown(["", "claim", "steps", "rests on"], judged, left=4)
     rows = []
     for found in verdicts:
         difference = found.get("difference") or {}

@@ -14,9 +14,9 @@ from gradate.evaluation.systems import AVERAGE
 from gradate.runs.folder import read_json, write_json
 from gradate.runs.recipe import Recipe
 from gradate.runs.reproduction.cells import Cell, baseline_key, read_cell, recipe_key, write_cell
-from gradate.runs.reproduction.claims import judge_claims
-from gradate.runs.reproduction.measure import Source, measure_baseline, measure_recipe, require_same_data
+from gradate.runs.reproduction.claims import evidence, judge_claims
 from gradate.runs.reproduction.memory import COMMAND, Peak, read_peaks
+from gradate.runs.reproduction.source import Source, require_same_data
 from gradate.runs.reproduction.spec import TASKS, Part, Row, Scale, TableSpec, load_table, row_recipe
 from gradate.training.callbacks.observer import Observer, SilentObserver
 
@@ -91,6 +91,8 @@ class Reproduction:
     rows: tuple[ShownRow, ...]
     missing: tuple[dict[str, Any], ...]
     verdicts: tuple[dict[str, Any], ...]
+    basis: str
+    """Fingerprint of what the verdicts rest on, so that a table is judged again only where that has changed."""
     notes: tuple[str, ...] = ()
     failed: bool = False
     """Whether a run failed; the others were finished all the same."""
@@ -114,6 +116,7 @@ class Reproduction:
             "rows": [row.to_json() for row in self.rows],
             "machines": self.machines(),
             "missing": list(self.missing),
+            "basis": self.basis,
             "verdicts": list(self.verdicts),
         }
 
@@ -195,8 +198,13 @@ def reproduce(
     if stands and (spec.columns == "memory" or source.lacks(None, grades=part.grades) is None):
         cells = {(row.row.group, row.name): row.cell for row in rows if row.cell is not None}
         peaks = {(row.row.group, row.name): row.peak for row in rows if row.peak is not None}
-        verdicts = judge_claims(spec.claims, part, cells, peaks, source, resamples=resamples)
-        found = Reproduction(spec, scale, rows, tuple(job.missing), verdicts, failed=job.failed)
+        basis = evidence(spec.claims, cells, peaks, resamples=resamples)
+        known = read_json(kept) or {}
+        if known.get("version") == VERSION and known.get("basis") == basis:
+            verdicts = tuple(known["verdicts"])
+        else:
+            verdicts = judge_claims(spec.claims, part, cells, peaks, source, resamples=resamples)
+        found = Reproduction(spec, scale, rows, tuple(job.missing), verdicts, basis, failed=job.failed)
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_json(kept, found.to_json())
         return found
@@ -206,8 +214,9 @@ def reproduce(
         raise InputError(what, where=kept, remedy="judge it again with the data at hand")
     if stored is None and stands:
         notes.append("claims are judged with the data at hand: pass --data")
-    verdicts = tuple(stored["verdicts"]) if stored is not None else ()
-    return Reproduction(spec, scale, rows, tuple(job.missing), verdicts, tuple(notes))
+    stored = stored or {"verdicts": (), "basis": ""}
+    verdicts = tuple(stored["verdicts"])
+    return Reproduction(spec, scale, rows, tuple(job.missing), verdicts, stored["basis"], tuple(notes))
 
 
 def _stand(job: _Job, row: Row) -> ShownRow:
@@ -249,13 +258,15 @@ def _stand(job: _Job, row: Row) -> ShownRow:
 
 
 def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None, seed: int) -> Cell:
+    from gradate.runs.reproduction import measure  # a table that is finished is shown without loading torch
+
     folder = RUNS / key / f"seed-{seed}"
     if recipe is None:
         assert row.baseline is not None
-        result = measure_baseline(row.baseline, seed, job.source)
+        result = measure.measure_baseline(row.baseline, seed, job.source)
         data: dict[str, Any] = {}
     else:
-        result = measure_recipe(
+        result = measure.measure_recipe(
             recipe,
             seed,
             job.source,
