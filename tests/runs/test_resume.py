@@ -25,6 +25,12 @@ def fingerprints(model: Path) -> dict[str, str]:
     return {name: hashlib.sha256((model / name).read_bytes()).hexdigest() for name in WEIGHTS}
 
 
+def times(run: Path) -> list[tuple[int, float]]:
+    """Updates of the last stage that the log holds, and the seconds of training until then."""
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [(r["step"], r["seconds"]) for r in records if r["stage"] == 2 and "seconds" in r]
+
+
 class SignalAt(SilentObserver):
     """Sends a signal to this process when an update is reached."""
 
@@ -71,6 +77,8 @@ def test_kill_9_and_resume_is_bitwise_equal(recipe_file: Path, pairs_csv: Path, 
     process.stdout.close()
     assert sorted(path.name for path in checkpoints.glob("checkpoint-*"))
     assert json.loads((tmp_path / "run" / "status.json").read_text())["status"] == "running"
+    kept = max(int(path.name.rsplit("-", 1)[1]) for path in checkpoints.glob("checkpoint-*"))
+    spent = max(seconds for step, seconds in times(tmp_path / "run") if step <= kept)
     run = train(str(recipe_file), pairs=pairs_csv, out=tmp_path / "run", resume=True)
     assert isinstance(run, Run)
     assert fingerprints(run.model) == fingerprints(whole.model)
@@ -79,6 +87,9 @@ def test_kill_9_and_resume_is_bitwise_equal(recipe_file: Path, pairs_csv: Path, 
         [json.loads(line) for line in (r.folder / "log.jsonl").read_text().splitlines()] for r in (run, whole)
     )
     assert [(r["stage"], r["step"]) for r in log] == [(r["stage"], r["step"]) for r in expected]
+    after = [seconds for step, seconds in times(run.folder) if step > kept]
+    assert spent < after[0] and after == sorted(after)
+    assert run.stages[-1].seconds > spent, "time before the kill counts"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

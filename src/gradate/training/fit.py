@@ -236,6 +236,7 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
     stage, evaluator = job.stage, job.evaluator
     checkpoint = _resume_point(job.folder)
     job.log.rewind(job.index, int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else -1)
+    earlier = job.log.seconds(job.index)
     start_value = _start_value(job)
     set_seed(job.seed)
     with trainable(job.body, job.head, stage):
@@ -268,7 +269,7 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
                 trainer.restore(start_state)
                 best, step = start_value, 0
                 job.observer.note(f"no checkpoint beat the start ({job.metric} {start_value:.2f}): the start is kept")
-    seconds = float(output.metrics["train_runtime"])
+    seconds = earlier + float(output.metrics["train_runtime"])
     return StageResult(
         metric=job.metric,
         start=start_value,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,10 @@ class RunLog:
         text = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept)
         self.path.write_text(text, encoding="utf-8")
 
+    def seconds(self, stage: int) -> float:
+        """Time of training that the log holds of a stage: what a resumed run spent before it was stopped."""
+        return max((float(r.get("seconds", 0.0)) for r in self.records() if r["stage"] == stage), default=0.0)
+
 
 class LogCallback(TrainerCallback):
     """Writes the trainer's records to the run log and passes them to the observer.
@@ -61,6 +66,7 @@ class LogCallback(TrainerCallback):
     ) -> None:
         self.log, self.stage, self.metric, self.observer = log, stage, metric, observer
         self.greater_is_better = greater_is_better
+        self.earlier, self.started = log.seconds(stage), time.perf_counter()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -79,7 +85,8 @@ class LogCallback(TrainerCallback):
         """Record loss, learning rate and gradient norm."""
         kept = {k: v for k, v in (logs or {}).items() if k in ("loss", "learning_rate", "grad_norm")}
         if kept and state.is_world_process_zero:
-            record = {"stage": self.stage, "step": state.global_step, "epoch": state.epoch, **kept}
+            seconds = round(self.earlier + time.perf_counter() - self.started, 3)
+            record = {"stage": self.stage, "step": state.global_step, "epoch": state.epoch, **kept, "seconds": seconds}
             self.log.append(record)
             self.observer.stepped(state.global_step, record)
 
