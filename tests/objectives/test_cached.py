@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses.merged_forward import embed_columns
 from torch import Tensor
 
 from gradate.engine.packing import packed
@@ -37,10 +36,7 @@ class PearsonObjective(Objective):
         super().__init__(model, ObjectiveConfig())
         self.head = head
 
-    def forward(self, sentence_features: Any, labels: Tensor | None = None) -> Tensor:
-        return self.from_embeddings(embed_columns(self.model, sentence_features, separate_first=False), labels)
-
-    def from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
+    def judge(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
         u, v = embeddings
         assert labels is not None
         grades, weights = (labels[:, 0], labels[:, 1]) if labels.ndim == 2 else (labels, torch.ones_like(labels))

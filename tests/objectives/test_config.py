@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradate.errors import InputError
-from gradate.objectives.config import BUFFERED, LOSSES, ObjectiveConfig
+from gradate.objectives.config import BUFFERED, CONTRASTIVE, LOSSES, ON_COSINE, THROUGH_HEAD, ObjectiveConfig
 
 
 def test_defaults_follow_the_paper_and_wait_for_the_scale() -> None:
@@ -15,7 +15,10 @@ def test_defaults_follow_the_paper_and_wait_for_the_scale() -> None:
 
 def test_every_loss_by_name() -> None:
     assert set(BUFFERED) < set(LOSSES)
-    assert [ObjectiveConfig(name).name for name in LOSSES] == list(LOSSES)  # type: ignore[arg-type]
+    single = [name for name in LOSSES if name != "sum"]
+    assert [ObjectiveConfig(name).name for name in single] == single  # type: ignore[arg-type]
+    assert set(THROUGH_HEAD) | set(ON_COSINE) | set(CONTRASTIVE) | {"mid-info-nce", "sum"} == set(LOSSES)
+    assert all(ObjectiveConfig(name).parameters()["name"] == name for name in single)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("k", [1e-6, 2, 50.0])

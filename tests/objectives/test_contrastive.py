@@ -42,6 +42,34 @@ def test_it_is_sentence_transformers_loss_in_one_pass() -> None:
     torch.testing.assert_close(found(features), theirs, atol=1e-5, rtol=1e-4)
 
 
+def test_several_positives_are_the_mean_of_single_ones() -> None:
+    q, p1, p2, n1, n2 = torch.randn(5, 4, 32, generator=torch.Generator().manual_seed(1))
+    one, two = objective(), objective(positives=2)
+    expected = (one.judge([q, p1, n1, n2], None) + one.judge([q, p2, n1, n2], None)) / 2
+    torch.testing.assert_close(two.judge([q, p1, p2, n1, n2], None), expected)
+    torch.testing.assert_close(one.judge([q, p1], None), two.judge([q, p1, p1], None))
+    with pytest.raises(InputError, match="rows of 2 texts are too short for positives = 2"):
+        two.judge([q, p1], None)
+
+
+def test_hard_negatives_by_hand() -> None:
+    first, second = torch.eye(32)[:1], torch.eye(32)[1:2]
+    q, n = torch.cat([first, second]), torch.cat([second, first])
+    found = objective(temperature=1).judge([q, q, n], None)
+    assert float(found) == pytest.approx(math.log(2 + 2 / math.e), abs=1e-6)
+
+
+def test_own_negatives_alone() -> None:
+    q, p, n1, n2 = torch.randn(4, 5, 32, generator=torch.Generator().manual_seed(2))
+    found = objective(candidates="own", temperature=0.1)
+    whole = found.judge([q, p, n1, n2], None)
+    torch.testing.assert_close(whole, found.judge([q, p, n2, n1], None))
+    single = torch.stack([found.judge([c[i : i + 1] for c in (q, p, n1, n2)], None) for i in range(5)]).mean()
+    torch.testing.assert_close(whole, single, msg="other rows are no candidates")
+    with pytest.raises(InputError, match="and negatives"):
+        found.judge([q, p], None)
+
+
 def test_a_projection_trains_and_is_no_part_of_the_encoder() -> None:
     found = objective(projection=True)
     assert set(found.own_parameters()) == {"projection.0.weight", "projection.0.bias"}
@@ -77,6 +105,6 @@ def test_what_does_not_go_with_it() -> None:
         Stage(objective=CONFIG, selection=SelectionConfig(metric="spearman_head"))
     with pytest.raises(InputError, match="over parts of a batch"):
         Stage(objective=CONFIG, accumulate=2)
-    with pytest.raises(InputError, match="needs a head"):
+    with pytest.raises(InputError, match="needs graded pairs"):
         build_objective(ObjectiveConfig(k=2.0, x0=0.25), tiny_encoder(), None, None)
     assert isinstance(build_objective(CONFIG, tiny_encoder(), None, None), ContrastiveObjective)

@@ -39,8 +39,7 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
     if "/" in recipe.encoder:
         # Their measurement is that of the others, and takes most of the time.
         overrides.append("evaluation.source=none")
-    if not recipe.stages[-1].is_convex:
-        overrides += [f"stages.{len(recipe.stages)}.epochs=0.02"]
+    overrides += [f"stages.{i}.epochs=0.02" for i, stage in enumerate(recipe.stages, start=1) if not stage.is_convex]
     run = train(
         name,
         pairs=pairs_csv if recipe.needs_pairs else None,

@@ -51,7 +51,7 @@ if torch.distributed.is_initialized():
 """
 
 
-def run(folder: Path, ranks: int, batch: int, port: int) -> None:
+def run(folder: Path, ranks: int, batch: int, port: int, script: str = SCRIPT) -> None:
     processes = []
     for rank in range(ranks):
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
@@ -65,7 +65,7 @@ def run(folder: Path, ranks: int, batch: int, port: int) -> None:
                 "LOCAL_RANK": str(rank),
                 "ACCELERATE_USE_CPU": "true",
             }
-        command = [sys.executable, "-c", SCRIPT, str(folder), str(rank), str(batch)]
+        command = [sys.executable, "-c", script, str(folder), str(rank), str(batch)]
         processes.append(subprocess.Popen(command, env=env, cwd=ROOT, stderr=subprocess.PIPE, text=True))
     for process in processes:
         _, errors = process.communicate(timeout=240)
@@ -89,3 +89,63 @@ def test_two_ranks_hold_the_same_head_and_equal_one_process(tmp_path: Path) -> N
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
         torch.testing.assert_close(value, alone[name], atol=2e-4, rtol=2e-3, msg=name)
+
+
+BATCHES = """
+import sys
+from copy import deepcopy
+import torch
+from gradate.models.head import PairHead
+from gradate.objectives.build import build_objective
+from gradate.objectives.cached import CachedObjective
+from gradate.objectives.config import ObjectiveConfig
+from gradate.scale import LabelScale
+from tests.tiny import set_dropout, tiny_encoder
+
+rank = int(sys.argv[2])
+original = tiny_encoder(normalize=False)  # before there are processes: then only the first of them would write it
+set_dropout(original, 0.0)
+torch.distributed.init_process_group("gloo")
+scale = LabelScale.from_values([0, 1, 2, 3])
+columns = [["a b", "c", "d e f", "g", "h i j", "k l", "m"], ["b", "c d", "d", "g h i", "j", "l", "m n"],
+           ["x", "y z", "w", "v u", "t", "s r", "q"], ["o", "p", "q r", "s t u", "v", "w x", "y"]]
+grades = torch.tensor([0.0, 1, 2, 3, 3, 0, 3], dtype=torch.float64)
+mine = slice(0, 4) if rank == 0 else slice(4, 7)  # ranks with different numbers of rows
+pearson, middle = ObjectiveConfig(name="pearson"), ObjectiveConfig(name="mid-info-nce", temperature=0.1)
+smooth = ObjectiveConfig(k=2.0, x0=0.25)
+configs = [pearson, middle, *(ObjectiveConfig(name=n) for n in ("rank-kl", "pro", "cosent", "angle", "info-nce")),
+           ObjectiveConfig(name="info-nce", positives=2), ObjectiveConfig(name="info-nce", candidates="own"),
+           ObjectiveConfig(name="sum", parts=(pearson, smooth, middle))]
+for config in configs:
+    width = 2 if config.reads_grades else 4
+    found = []
+    for share, mini in ((slice(None), None), (mine, None), (mine, 3)):
+        torch.manual_seed(0)
+        encoder = deepcopy(original)
+        objective = build_objective(config, encoder, PairHead(32), scale).double()
+        loss = objective if mini is None else CachedObjective(objective, mini)
+        batch = [encoder.preprocess(column[share]) for column in columns[:width]]
+        if share == slice(None):  # the whole batch in one process: nothing to gather
+            saved, torch.distributed.is_initialized = torch.distributed.is_initialized, lambda: False
+        value = loss(batch, grades[share] if config.reads_grades else None)
+        value.backward()
+        gradients = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
+        if share == slice(None):
+            torch.distributed.is_initialized = saved
+        else:
+            for gradient in gradients.values():
+                torch.distributed.all_reduce(gradient)
+                gradient /= 2
+        found.append((value.detach(), gradients))
+    for value, gradients in found[1:]:
+        torch.testing.assert_close(value, found[0][0], msg=f"{config.title}: value")
+        assert gradients.keys() == found[0][1].keys()
+        for name, gradient in found[0][1].items():
+            torch.testing.assert_close(gradients[name], gradient, atol=1e-10, rtol=1e-7, msg=f"{config.title}: {name}")
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_losses_over_a_batch_see_that_of_all_processes(tmp_path: Path) -> None:
+    run(tmp_path, ranks=2, batch=0, port=free_port(), script=BATCHES)

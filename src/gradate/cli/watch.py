@@ -42,7 +42,7 @@ class Watcher:
         """Name the stage; open its bar and the head of its table."""
         self._latest, self._solved = {}, steps is None
         length = "solved to the optimum" if steps is None else f"{steps:,} updates"
-        objective = stage.objective.name
+        objective = stage.objective.title
         self._output.note("", f"stage {index}/{count}: {stage.trainable} on {stage.source}, {objective}, {length}")
         if steps is None:
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import torch
-from sentence_transformers.base.losses.gradcache import CachedLossMixin, _get_batch_size
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, RandContext, _get_batch_size
 from torch import Tensor, nn
 
 from gradate.objectives.base import Objective
@@ -52,6 +52,19 @@ class CachedObjective(CachedLossMixin, nn.Module):
             loss.register_hook(add)  # type: ignore[no-untyped-call]
             self._own_gradients = ()
         return loss
+
+    def embed_minibatch(
+        self,
+        sentence_feature: dict[str, Tensor],
+        begin: int,
+        end: int,
+        with_grad: bool,
+        copy_random_state: bool,
+        random_state: RandContext | None = None,
+    ) -> tuple[Tensor, RandContext | None]:
+        """Embed a mini-batch, as the objective reads it."""
+        with self.objective.reading():
+            return super().embed_minibatch(sentence_feature, begin, end, with_grad, copy_random_state, random_state)
 
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False

@@ -67,7 +67,7 @@ class PairObjective(Objective):
         self.scale = scale
         self.loss = build_loss(config, scale, reduction="none")
 
-    def from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
+    def judge(self, embeddings: Sequence[Tensor], labels: Tensor | None) -> Tensor:
         """Mean loss for embeddings u and v, each (B, dim), and grades (B,), or grades and weights (B, 2)."""
         u, v = embeddings
         assert labels is not None

@@ -49,7 +49,7 @@ def plan(resolved: Resolved, seed: int, model: GradedModel) -> Plan:
                 "pairs": len(examples),
                 "scale": None if scale is None else str(scale),
                 "trainable": stage.trainable,
-                "objective": stage.objective.name,
+                "objective": stage.objective.title,
                 "updates": planned_updates(stage, examples),
                 "selection": {name: len(found) for name, found in selection.items()},
                 "first_batch": _first_batch(stage, examples, seed),

@@ -83,8 +83,7 @@ class Recipe:
             raise InputError("a recipe needs at least one stage", where="stages")
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed = {self.seed} is out of range", where="seed", remedy="0 to 4294967295")
-        graded = [stage for stage in self.stages if stage.objective.reads_grades]
-        classifiers = {stage.objective.name == "cross-entropy" for stage in graded}
+        classifiers = {stage.objective.is_classifier for stage in self.stages if stage.objective.needs_head}
         if len(classifiers) > 1:
             raise InputError(
                 "cross-entropy needs a head with one output per grade, the other losses one with a single output",

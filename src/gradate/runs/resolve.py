@@ -120,11 +120,14 @@ def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[st
     objective = stage.objective
     if objective.reads_grades:
         if not isinstance(examples, Pairs):
-            what = f"{objective.name} reads grades, and {examples.name} has none"
+            what = f"{objective.title} reads grades, and {examples.name} has none"
             raise InputError(what, where="source", remedy="name graded pairs, or objective.name info-nce")
         if np.unique(examples.grades).size < 2:
             what = f"all {n} grades are {examples.grades[0]:g}: nothing to order"
             raise InputError(what, where=examples.name, remedy="give pairs of at least two grades")
+        if examples.weights is not None and not objective.per_example:
+            what = f"{examples.name} has weights, and {objective.title} is no mean over pairs that could be weighted"
+            raise InputError(what, where="objective.name", remedy="leave the weights out, or take another loss")
         objective = _settle_objective(objective, examples.scale, reasons)
     if stage.batch_size == "auto":
         batch = min(16, max(1, n // 4))
@@ -138,7 +141,7 @@ def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[st
     if batching == "auto":
         batching = "bucketed" if stage.is_bucketed else "random"
         what = "is a sum over pairs: like lengths may meet" if stage.is_bucketed else "judges a batch as a whole"
-        reasons.append(("batching", batching, f"{objective.name} {what}"))
+        reasons.append(("batching", batching, f"{objective.title} {what}"))
     per_epoch = math.ceil(math.ceil(n / batch) / stage.accumulate)
     every = stage.evaluate_every
     if every == "auto":
@@ -154,6 +157,9 @@ def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[st
 def _settle_objective(
     objective: ObjectiveConfig, scale: LabelScale, reasons: list[tuple[str, str, str]]
 ) -> ObjectiveConfig:
+    if objective.name == "sum":
+        parts = tuple(_settle_objective(part, scale, reasons) for part in objective.parts)
+        return replace(objective, parts=parts)
     if objective.name == "cross-entropy" and scale.is_continuous:
         raise InputError(
             f"cross-entropy needs classes, the scale {scale} is continuous",

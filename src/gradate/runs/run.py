@@ -295,18 +295,18 @@ def _train_stages(
 
 
 def _prepare_head(job: _Job, model: GradedModel, stage: Stage, examples: Examples, seed: int) -> None:
-    if isinstance(examples, Pairs) and stage.objective.reads_grades:
+    if isinstance(examples, Pairs) and stage.objective.needs_head:
         hand_over_head(
             model, examples, lambda: _new_head(job, model, stage, examples), rescale=stage.rescale_head, seed=seed
         )
     elif model.head is not None:
-        job.observer.note(f"the head is dropped: {stage.objective.name} moves the encoder and would leave it behind")
+        job.observer.note(f"the head is dropped: {stage.objective.title} moves the encoder and would leave it behind")
         model.head = model.scale = None
 
 
 def _new_head(job: _Job, model: GradedModel, stage: Stage, pairs: Pairs) -> PairHead:
     config = job.resolved.recipe.head
-    outputs = len(pairs.scale.values or ()) if stage.objective.name == "cross-entropy" else 1
+    outputs = len(pairs.scale.values or ()) if stage.objective.is_classifier else 1
     dim = model.encoder.get_embedding_dimension()
     if dim is None:
         raise InputError("this encoder does not say how wide its embeddings are", where=job.resolved.recipe.encoder)
@@ -319,7 +319,7 @@ def _new_head(job: _Job, model: GradedModel, stage: Stage, pairs: Pairs) -> Pair
 def _drop_other_head(job: _Job, model: GradedModel) -> None:
     """A head that came with the encoder is trained on if it has the recipe's shape; else a new one replaces it."""
     wanted, head = job.resolved.recipe.head, model.head
-    outputs = 1 if job.resolved.recipe.stages[0].objective.name != "cross-entropy" else None
+    outputs = 1 if not job.resolved.recipe.stages[0].objective.is_classifier else None
     if head is None:
         return
     shape = (head.concatenation, head.features, head.tied)

@@ -14,7 +14,7 @@ from gradate.data.examples import Examples, Pairs
 from gradate.evaluation.grading import GradedScores, Metric
 from gradate.losses.deviation import DeviationLoss
 from gradate.models.graded import GradedModel
-from gradate.objectives.config import BUFFERED
+from gradate.objectives.config import THROUGH_HEAD
 from gradate.objectives.pair import build_loss
 from gradate.report.html import ReportData, ReportRow, write_report
 from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
@@ -49,12 +49,7 @@ def write_up(run: Run, model: GradedModel, resolved: Resolved, measured: Measure
 
 def objective_json(resolved: Resolved) -> dict[str, Any]:
     """The last stage's loss and its parameters, as plain JSON."""
-    config = resolved.recipe.stages[-1].objective
-    if not config.reads_grades:
-        return {"name": config.name, "temperature": config.temperature, "projection": config.projection}
-    if config.name not in BUFFERED:
-        return {"name": config.name}
-    return {"name": config.name, "k": config.k, "x0": config.x0, "boundary": config.boundary}
+    return resolved.recipe.stages[-1].objective.parameters()
 
 
 def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | None) -> None:
@@ -188,13 +183,13 @@ def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
                 before_value = measured.intervals["before"][task].value
                 metrics.append(CardMetric(task, "spearman_cosine", span.value, interval, before_value))
     objective, scale = recipe.stages[-1].objective, scale_of(resolved.stages[-1])
-    loss = build_loss(objective, scale) if objective.reads_grades and scale is not None else None
+    loss = build_loss(objective, scale) if objective.name in THROUGH_HEAD and scale is not None else None
     return CardData(
         name=f"{recipe.encoder} tuned with gradate ({run.recipe})",
         base_model=recipe.encoder,
         recipe=run.recipe,
         objective=objective_json(resolved),
-        scale=scale if objective.reads_grades else None,
+        scale=scale if objective.needs_head else None,
         sources=tuple(_sources(resolved)),
         metrics=tuple(metrics),
         protocol=protocol,

@@ -24,10 +24,11 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from gradate.engine.acceleration import accelerated
+from gradate.engine.layer_tap import LAYER
 from gradate.engine.modes import kept_mode
 from gradate.engine.precision import Precision
 from gradate.training.callbacks.observer import Observer
-from gradate.training.trainer import LAYER, GradedTrainer
+from gradate.training.trainer import GradedTrainer
 
 SECONDS_PER_LAYER = 11.0
 """Compilation per transformer layer: 60 to 70 s of one core for the six of the bundled encoder (torch 2.13, bf16)."""

@@ -105,8 +105,8 @@ def run_stage(
         Interrupted: a signal came; a checkpoint of that update was written.
     """
     observer = observer or SilentObserver()
-    head = model.head if stage.objective.reads_grades else None
-    if head is None and stage.objective.reads_grades:
+    head = model.head if stage.objective.needs_head else None
+    if head is None and stage.objective.needs_head:
         raise InputError("the stage needs a model with a head", remedy="call hand_over_head first")
     evaluator = None
     if selection and stage.selection is not None:

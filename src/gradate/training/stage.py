@@ -156,7 +156,7 @@ class Stage:
         _require(self.accumulate >= 1, "accumulate", self.accumulate, "1 or more")
         if self.accumulate > 1 and not self.objective.per_example:
             raise InputError(
-                f"accumulate = {self.accumulate} would sum {self.objective.name} over parts of a batch, which is not"
+                f"accumulate = {self.accumulate} would sum {self.objective.title} over parts of a batch, which is not"
                 " its value over the whole",
                 where="accumulate",
                 remedy="use a larger batch_size with mini_batch_size instead",
@@ -165,8 +165,14 @@ class Stage:
         _require(_finite(self.noise) and 0 <= self.noise <= 1, "noise", self.noise, "from 0 to 1")
         stretch = self.schedule_stretch
         _require(_finite(stretch) and stretch >= 1, "schedule_stretch", stretch, "1 or more")
-        if not self.objective.reads_grades:
-            self._refuse_what_needs_grades()
+        if not self.objective.needs_head:
+            self._refuse_what_needs_a_head()
+        if self.compile != "never" and any(term.name == "mid-info-nce" for term in self.objective.terms):
+            what = "a compiled pass shows no layer in the middle"
+            raise InputError(what, where="compile", remedy="never, or leave mid-info-nce out")
+        if self.noise and not self.objective.reads_grades:
+            what = f"{self.objective.name} reads no grades that could be noisy"
+            raise InputError(what, where="noise", remedy="leave it out")
         _require(self.max_length is None or self.max_length >= 3, "max_length", self.max_length, "3 or more")
         _require(_rate(self.learning_rate), "learning_rate", self.learning_rate, "a finite number above 0, up to 1")
         head_rate = self.head_learning_rate
@@ -180,12 +186,10 @@ class Stage:
         _require(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more, or null")
         _require(self.l2 == "auto" or (_finite(self.l2) and self.l2 > 0), "l2", self.l2, "above 0, or auto")
 
-    def _refuse_what_needs_grades(self) -> None:
-        name = self.objective.name
+    def _refuse_what_needs_a_head(self) -> None:
+        name = self.objective.title
         if self.trainable == "head":
             raise InputError(f"{name} trains no head", where="trainable", remedy="all, lora or last-N")
-        if self.noise:
-            raise InputError(f"{name} reads no grades that could be noisy", where="noise", remedy="leave it out")
         if self.selection is not None and self.selection.metric in ("spearman_head", "mae_head"):
             raise InputError(
                 f"{name} trains no head to judge", where="selection.metric", remedy="spearman_cosine or pearson_cosine"

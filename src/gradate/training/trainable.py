@@ -10,11 +10,11 @@ from peft import get_peft_model
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from gradate.engine.layer_tap import LAYER
 from gradate.errors import InputError
 from gradate.models.adapters import merge_adapters
 from gradate.models.head import PairHead
 from gradate.training.stage import LoraConfig, Stage
-from gradate.training.trainer import LAYER
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def add_lora(transformer: nn.Module, config: LoraConfig) -> None:
 
 
 def _last_layers(encoder: SentenceTransformer, count: int) -> None:
-    layers = sorted({int(m.group(1)) for n, _ in encoder.named_parameters() if (m := LAYER.search(f".{n}"))})
+    layers = sorted({int(m.group(1)) for n, _ in encoder.named_parameters() if (m := LAYER.search(n))})
     if count > len(layers):
         raise InputError(
             f"last-{count} asks for more layers than the {len(layers)} there are",
@@ -67,5 +67,5 @@ def _last_layers(encoder: SentenceTransformer, count: int) -> None:
         )
     chosen = set(layers[len(layers) - count :])
     for name, parameter in encoder.named_parameters():
-        match = LAYER.search(f".{name}")
+        match = LAYER.search(name)
         parameter.requires_grad_(match is not None and int(match.group(1)) in chosen)

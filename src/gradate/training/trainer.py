@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sentence_transformers import SentenceTransformerTrainer
 from torch import Tensor, nn
 
 from gradate.engine.embedding import filled_rows
+from gradate.engine.layer_tap import LAYER
 from gradate.errors import GradateError, TrainingStopped
 from gradate.objectives.base import Objective
 from gradate.objectives.cached import CachedObjective
@@ -22,7 +22,6 @@ from gradate.training.samplers import EpochCallback, SeededBatchSampler, row_len
 from gradate.training.stage import Stage
 
 WEIGHTS = "trained.safetensors"
-LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
 
 
 class GradedTrainer(SentenceTransformerTrainer):
