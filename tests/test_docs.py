@@ -11,6 +11,7 @@ import pytest
 from gradate.objectives.config import ObjectiveConfig
 from gradate.runs.recipe import EvaluationConfig, HeadConfig, Recipe, parse_recipe
 from gradate.training.stage import LoraConfig, SelectionConfig, Stage
+from gradate.training.task import TaskConfig
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTIONS = {
@@ -18,6 +19,7 @@ SECTIONS = {
     "head": HeadConfig,
     "stages": Stage,
     "stages.objective": ObjectiveConfig,
+    "stages.beside": TaskConfig,
     "stages.selection": SelectionConfig,
     "stages.lora": LoraConfig,
     "evaluation": EvaluationConfig,
@@ -38,7 +40,7 @@ def test_every_key_of_a_recipe_is_documented_with_its_default(section, recipes_p
     for field in fields:
         shown = documented[field.name].strip("`").replace("\\|", "|")
         if field.default_factory is not dataclasses.MISSING:
-            assert shown.startswith("[below]")
+            assert shown.startswith(("[below]", "[above]"))
         elif field.default is dataclasses.MISSING:
             assert shown == "required"
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +42,8 @@ class Plan:
 def plan(resolved: Resolved, seed: int, model: GradedModel) -> Plan:
     """Describe a run: its encoder, updates of each stage and the very rows its first batch will hold."""
     stages = []
-    for stage, examples, selection in zip(resolved.recipe.stages, resolved.stages, resolved.selections, strict=True):
+    parts = zip(resolved.recipe.stages, resolved.stages, resolved.beside, resolved.selections, strict=True)
+    for stage, examples, beside, selection in parts:
         scale = scale_of(examples)
         stages.append(
             {
@@ -50,7 +52,11 @@ def plan(resolved: Resolved, seed: int, model: GradedModel) -> Plan:
                 "scale": None if scale is None else str(scale),
                 "trainable": stage.trainable,
                 "objective": stage.objective.title,
-                "updates": planned_updates(stage, examples),
+                "beside": [
+                    {"source": part.name, "examples": len(part), "objective": task.objective.title}
+                    for task, part in zip(stage.beside, beside, strict=True)
+                ],
+                "updates": planned_updates(stage, examples, beside),
                 "selection": {name: len(found) for name, found in selection.items()},
                 "first_batch": _first_batch(stage, examples, seed),
             }
@@ -65,16 +71,18 @@ def plan(resolved: Resolved, seed: int, model: GradedModel) -> Plan:
     return Plan(resolved.recipe.to_yaml(), resolved.reasons, resolved.notes, encoder, tuple(stages))
 
 
-def planned_updates(stage: Stage, examples: Examples) -> int | None:
+def planned_updates(stage: Stage, examples: Examples, beside: Sequence[Examples] = ()) -> int | None:
     """How many updates a stage makes; None where a solver fits it."""
     if stage.is_convex:
         return None
-    per_epoch = math.ceil(math.ceil(len(examples) / int(stage.batch_size)) / stage.accumulate)
-    return math.ceil(per_epoch * stage.epochs)
+    batches = math.ceil(len(examples) / int(stage.batch_size))
+    if stage.mix == "alternate":
+        batches += sum(math.ceil(len(part) / task.batch_size) for task, part in zip(stage.beside, beside, strict=True))
+    return math.ceil(math.ceil(batches / stage.accumulate) * stage.epochs)
 
 
 def _first_batch(stage: Stage, examples: Examples, seed: int) -> list[dict[str, Any]]:
-    dataset = to_dataset(examples, stage)
+    dataset = to_dataset(examples, stage.objective, stage.label_cast)
     batch = list(range(min(int(stage.batch_size), len(examples))))
     if not stage.is_convex:
         lengths = row_lengths(dataset) if stage.is_bucketed else None

@@ -21,6 +21,7 @@ from gradate.objectives.config import BUFFERED, ObjectiveConfig
 from gradate.runs.recipe import Recipe
 from gradate.scale import LabelScale
 from gradate.training.stage import Stage
+from gradate.training.task import TaskConfig
 
 SMALLEST_INTERVAL = 20
 
@@ -43,6 +44,8 @@ class Resolved:
     recipe: Recipe
     stages: tuple[Examples, ...]
     """Training examples of each stage."""
+    beside: tuple[tuple[Examples, ...], ...]
+    """Training examples of the tasks beside each stage."""
     selections: tuple[Mapping[str, Pairs], ...]
     """Sets that judge each stage's checkpoints, on the stage's scale; empty where nothing is judged."""
     test: Pairs | None
@@ -69,10 +72,13 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
         test = load_source("starter-test", locations) if recipe.stages[-1].source == "starter" else None
     if recipe.evaluation.source != "test":
         test = None
-    stages, selections, reasons = [], [], []
+    stages, selections, reasons, beside = [], [], [], []
     for i, (stage, examples) in enumerate(zip(recipe.stages, training, strict=True), start=1):
+        tasks = [_task_examples(task, locations) for task in stage.beside]
+        beside.append(tuple(tasks))
+        notes += [f"{part.name}: {note}" for part in tasks for note in part.notes]
         try:
-            settled, why = settle_stage(stage, examples)
+            settled, why = settle_stage(stage, examples, tasks)
         except InputError as error:
             raise InputError(error.what, where=f"stages.{i}, {error.where}", remedy=error.remedy) from None
         stages.append(settled)
@@ -88,6 +94,7 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
     return Resolved(
         replace(recipe, stages=tuple(stages)),
         tuple(training),
+        tuple(beside),
         tuple(selections),
         test,
         tuple(reasons),
@@ -106,29 +113,36 @@ def _prepared(stage: Stage, examples: Examples) -> Examples:
     return with_noise(examples, stage.noise) if stage.noise and isinstance(examples, Pairs) else examples
 
 
-def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[str, str, str]]]:
+def _task_examples(task: TaskConfig, locations: DataLocations) -> Examples:
+    examples = load_examples(task.source, locations)
+    return examples if task.limit is None else draw(examples, task.limit)
+
+
+def settle_stage(
+    stage: Stage, examples: Examples, beside: Sequence[Examples] = ()
+) -> tuple[Stage, list[tuple[str, str, str]]]:
     """Replace a stage's `auto` values; returns it with (key, value, reason) of each choice.
+
+    Args:
+        stage: The stage as the recipe has it.
+        examples: Its own examples.
+        beside: Examples of the tasks beside it.
 
     Raises:
         InputError: x0 beyond d/2 on the pairs' scale, all grades equal, a classifier on a continuous scale, or a loss
             that reads grades on examples that have none.
     """
     n = len(examples)
-    if n == 0:
-        raise InputError("there are no examples", where=examples.name, remedy="give some")
     reasons: list[tuple[str, str, str]] = []
-    objective = stage.objective
-    if objective.reads_grades:
-        if not isinstance(examples, Pairs):
-            what = f"{objective.title} reads grades, and {examples.name} has none"
-            raise InputError(what, where="source", remedy="name graded pairs, or objective.name info-nce")
-        if np.unique(examples.grades).size < 2:
-            what = f"all {n} grades are {examples.grades[0]:g}: nothing to order"
-            raise InputError(what, where=examples.name, remedy="give pairs of at least two grades")
-        if examples.weights is not None and not objective.per_example:
-            what = f"{examples.name} has weights, and {objective.title} is no mean over pairs that could be weighted"
-            raise InputError(what, where="objective.name", remedy="leave the weights out, or take another loss")
-        objective = _settle_objective(objective, examples.scale, reasons)
+    objective = _fitting_objective(stage.objective, examples, reasons)
+    tasks = tuple(
+        replace(
+            task,
+            objective=_fitting_objective(task.objective, part, reasons),
+            batch_size=min(task.batch_size, len(part)),
+        )
+        for task, part in zip(stage.beside, beside, strict=True)
+    )
     if stage.batch_size == "auto":
         batch = min(16, max(1, n // 4))
         reasons.append(("batch_size", str(batch), "16 as in the paper" if batch == 16 else f"only {n} pairs"))
@@ -142,7 +156,10 @@ def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[st
         batching = "bucketed" if stage.is_bucketed else "random"
         what = "is a sum over pairs: like lengths may meet" if stage.is_bucketed else "judges a batch as a whole"
         reasons.append(("batching", batching, f"{objective.title} {what}"))
-    per_epoch = math.ceil(math.ceil(n / batch) / stage.accumulate)
+    batches = math.ceil(n / batch)
+    if stage.mix == "alternate":
+        batches += sum(math.ceil(len(part) / task.batch_size) for task, part in zip(tasks, beside, strict=True))
+    per_epoch = math.ceil(batches / stage.accumulate)
     every = stage.evaluate_every
     if every == "auto":
         every = max(min(SMALLEST_INTERVAL, per_epoch), per_epoch // 4)
@@ -150,8 +167,31 @@ def settle_stage(stage: Stage, examples: Examples) -> tuple[Stage, list[tuple[st
     if stage.is_convex:
         # Batches and intervals mean nothing to a solver; their reasons would only be noise.
         reasons = [reason for reason in reasons if reason[0] not in ("batch_size", "batching", "evaluate_every")]
-    settled = replace(stage, objective=objective, batch_size=batch, batching=batching, evaluate_every=every)
+    settled = replace(
+        stage, objective=objective, beside=tasks, batch_size=batch, batching=batching, evaluate_every=every
+    )
     return settled, reasons
+
+
+def _fitting_objective(
+    objective: ObjectiveConfig, examples: Examples, reasons: list[tuple[str, str, str]]
+) -> ObjectiveConfig:
+    """The objective with its `auto` values settled, if these examples have what it reads."""
+    n = len(examples)
+    if n == 0:
+        raise InputError("there are no examples", where=examples.name, remedy="give some")
+    if not objective.reads_grades:
+        return objective
+    if not isinstance(examples, Pairs):
+        what = f"{objective.title} reads grades, and {examples.name} has none"
+        raise InputError(what, where="source", remedy="name graded pairs, or objective.name info-nce")
+    if np.unique(examples.grades).size < 2:
+        what = f"all {n} grades are {examples.grades[0]:g}: nothing to order"
+        raise InputError(what, where=examples.name, remedy="give pairs of at least two grades")
+    if examples.weights is not None and not objective.per_example:
+        what = f"{examples.name} has weights, and {objective.title} is no mean over pairs that could be weighted"
+        raise InputError(what, where="objective.name", remedy="leave the weights out, or take another loss")
+    return _settle_objective(objective, examples.scale, reasons)
 
 
 def _settle_objective(

@@ -162,6 +162,7 @@ def _write_identity(job: _Job, folder: Path, seed: int, resume: bool) -> None:
     resolved_text = replace(job.resolved.recipe, seed=seed).to_yaml()
     data = {
         "stages": [_describe(pairs) for pairs in job.resolved.stages],
+        "beside": [[_describe(part) for part in parts] for parts in job.resolved.beside],
         "selections": [{n: _describe(p) for n, p in sets.items()} for sets in job.resolved.selections],
         "test": None if job.resolved.test is None else _describe(job.resolved.test),
         "notes": list(job.resolved.notes),
@@ -173,7 +174,7 @@ def _write_identity(job: _Job, folder: Path, seed: int, resume: bool) -> None:
                 "was made with other settings", where=stood, remedy="resume with the same recipe, --set and --seeds"
             )
         before = read_json(folder / "data.json") or {}
-        if before.get("stages") != data["stages"] or before.get("selections") != data["selections"]:
+        if any(before.get(key) != data[key] for key in ("stages", "beside", "selections")):
             raise InputError("the run was made with other data", where=folder / "data.json", remedy="start afresh")
         return
     write_text(folder / "recipe.yaml", job.text)
@@ -264,7 +265,8 @@ def _train_stages(
             results.append(StageResult(**done))
             continue
         _prepare_head(job, model, stage, examples, seed)
-        updates = planned_updates(stage, examples)
+        beside = job.resolved.beside[i - 1]
+        updates = planned_updates(stage, examples, beside)
         job.observer.stage_started(i, len(recipe.stages), stage, updates)
         result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
         if result is None:
@@ -278,6 +280,7 @@ def _train_stages(
                 precision=precision,
                 seed=seed,
                 selection=job.resolved.selections[i - 1],
+                beside=beside,
                 observer=job.observer,
                 stop=stop,
             )

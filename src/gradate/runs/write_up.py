@@ -203,6 +203,7 @@ def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
 
 def _sources(resolved: Resolved) -> list[CardSource]:
     found: list[tuple[str, Examples]] = [("train", examples) for examples in resolved.stages]
+    found += [("train", examples) for parts in resolved.beside for examples in parts]
     found += [("selection", pairs) for sets in resolved.selections for pairs in sets.values()]
     found += [("test", resolved.test)] if resolved.test is not None else []
     sources = [CardSource(role, pairs.name, len(pairs), pairs.fingerprint()) for role, pairs in found]

@@ -6,10 +6,10 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from gradate.errors import InputError, Interrupted
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
 from gradate.objectives.build import build_objective
+from gradate.objectives.config import ObjectiveConfig
 from gradate.training.callbacks.last_step import LastStepCallback
 from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import LogCallback, RunLog
@@ -36,7 +37,7 @@ from gradate.training.pair_features import PairFeatures
 from gradate.training.selection import SelectionEvaluator
 from gradate.training.stage import Stage
 from gradate.training.trainable import trainable
-from gradate.training.trainer import GradedTrainer, last_checkpoint
+from gradate.training.trainer import GradedTrainer, last_checkpoint, task_names
 
 SHOW_ENCODING_FROM = 20_000
 """Pairs from which on encoding them for the head shows a progress bar."""
@@ -78,6 +79,7 @@ def run_stage(
     precision: Precision,
     seed: int = 1,
     selection: Mapping[str, Pairs] | None = None,
+    beside: Sequence[Examples] = (),
     observer: Observer | None = None,
     stop: StopSignal | None = None,
 ) -> StageResult:
@@ -96,6 +98,7 @@ def run_stage(
         precision: Precision of the encoder's arithmetic.
         seed: Seed of order, dropout and adapters.
         selection: Named sets that judge checkpoints; empty or None keeps the last.
+        beside: Examples of the tasks beside the stage, in the order of `stage.beside`.
         observer: Who watches.
         stop: Signals to heed.
 
@@ -115,12 +118,11 @@ def run_stage(
     limit = body.max_seq_length
     if stage.max_length is not None:
         body.max_seq_length = min(stage.max_length, limit or stage.max_length)
-    job = _Job(stage, body, head, examples, folder, log, index, precision, seed, evaluator, observer)
+    job = _Job(stage, body, head, examples, tuple(beside), folder, log, index, precision, seed, evaluator, observer)
     truncated = count_truncated(body, examples.texts())
-    if truncated:
-        observer.note(
-            f"{truncated:,} distinct texts of {examples.name} lose their end after {body.max_seq_length} tokens"
-        )
+    for part, count in ((examples, truncated), *((task, count_truncated(body, task.texts())) for task in beside)):
+        if count:
+            observer.note(f"{count:,} distinct texts of {part.name} lose their end after {body.max_seq_length} tokens")
     try:
         result = _solve(job) if stage.is_convex else _train(job, stop or StopSignal())
         return replace(result, truncated=truncated)
@@ -150,14 +152,25 @@ def hand_over_head(model: GradedModel, pairs: Pairs, head_factory: Any, *, resca
     model.scale = pairs.scale
 
 
-def to_dataset(examples: Examples, stage: Stage) -> Dataset:
+def to_dataset(
+    examples: Examples, objective: ObjectiveConfig, label_cast: Literal["float", "int"] = "float"
+) -> Dataset:
     """Columns that sentence-transformers' collator reads: the texts, and the grade with its weight, if they count."""
     columns: dict[str, Any] = dict(examples.columns())
-    if stage.objective.reads_grades and isinstance(examples, Pairs):
-        grades = np.trunc(examples.grades) if stage.label_cast == "int" else examples.grades
+    if objective.reads_grades and isinstance(examples, Pairs):
+        grades = np.trunc(examples.grades) if label_cast == "int" else examples.grades
         weights = normalized_weights(examples)
         columns["score"] = grades.tolist() if weights is None else np.stack([grades, weights], axis=1).tolist()
     return Dataset.from_dict(columns)
+
+
+def _training_data(job: _Job) -> Dataset | dict[str, Dataset]:
+    stage = job.stage
+    own = to_dataset(job.examples, stage.objective, stage.label_cast)
+    if not stage.beside:
+        return own
+    others = [to_dataset(part, task.objective) for task, part in zip(stage.beside, job.beside, strict=True)]
+    return dict(zip(task_names(stage), (own, *others), strict=True))
 
 
 def normalized_weights(pairs: Pairs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
@@ -173,6 +186,7 @@ class _Job:
     head: PairHead | None
     """What reads the grades; None where none are read."""
     examples: Examples
+    beside: tuple[Examples, ...]
     folder: Path
     log: RunLog
     index: int
@@ -243,9 +257,13 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
         trainer = GradedTrainer(
             stage,
             build_objective(stage.objective, job.body, job.head, getattr(job.examples, "scale", None)),
+            beside=[
+                build_objective(task.objective, job.body, None, getattr(examples, "scale", None))
+                for task, examples in zip(stage.beside, job.beside, strict=True)
+            ],
             rows=getattr(job.examples, "rows", None),
             args=_arguments(job),
-            train_dataset=to_dataset(job.examples, stage),
+            train_dataset=_training_data(job),
             evaluator=evaluator,
             callbacks=_callbacks(job, stop),
         )
@@ -326,7 +344,7 @@ def _arguments(job: _Job) -> SentenceTransformerTrainingArguments:
         output_dir=str(job.folder),
         num_train_epochs=stage.epochs,
         per_device_train_batch_size=int(stage.batch_size),
-        gradient_accumulation_steps=stage.accumulate,
+        gradient_accumulation_steps=stage.steps_an_update,
         learning_rate=stage.learning_rate,
         lr_scheduler_type=stage.scheduler,
         warmup_steps=stage.warmup,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.base.sampler import DefaultBatchSampler, MultiDatasetDefaultBatchSampler
 from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -134,7 +134,7 @@ class EpochCallback(TrainerCallback):
     """Tells a sampler its epoch, also where a wrapper of a resumed, distributed run would not."""
 
     def __init__(self) -> None:
-        self.sampler: SeededBatchSampler | None = None
+        self.sampler: DefaultBatchSampler | MultiDatasetDefaultBatchSampler | None = None
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

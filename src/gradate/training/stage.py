@@ -9,6 +9,7 @@ from typing import Literal
 
 from gradate.errors import InputError
 from gradate.objectives.config import ObjectiveConfig
+from gradate.training.task import TaskConfig
 
 Auto = Literal["auto"]
 METRICS = ("spearman_cosine", "pearson_cosine", "spearman_head", "mae_head")
@@ -68,6 +69,11 @@ class Stage:
     what noisy labels cost."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Loss and its parameters."""
+    beside: tuple[TaskConfig, ...] = ()
+    """Other tasks that train in this stage, each in batches of its own."""
+    mix: Literal["alternate", "together"] = "alternate"
+    """With tasks beside it: `alternate`: a step trains one task, drawn by lot, and an epoch passes over all;
+    `together`: every update sums a batch of each, and an epoch passes over the stage's own examples."""
     trainable: str = "all"
     """`head`, `all`, `lora`, or `last-N` for the head and the last N layers."""
     solver: Literal["convex", "sgd"] = "convex"
@@ -143,6 +149,7 @@ class Stage:
             "scheduler": ("linear", "cosine", "constant", "constant_with_warmup"),
             "embeddings_rate": ("layered", "full"),
             "label_cast": ("float", "int"),
+            "mix": ("alternate", "together"),
         }
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
@@ -161,6 +168,8 @@ class Stage:
                 where="accumulate",
                 remedy="use a larger batch_size with mini_batch_size instead",
             )
+        if self.beside:
+            self._refuse_what_tasks_exclude()
         _require(self.limit is None or self.limit >= 1, "limit", self.limit, "1 or more, or null")
         _require(_finite(self.noise) and 0 <= self.noise <= 1, "noise", self.noise, "from 0 to 1")
         stretch = self.schedule_stretch
@@ -186,6 +195,16 @@ class Stage:
         _require(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more, or null")
         _require(self.l2 == "auto" or (_finite(self.l2) and self.l2 > 0), "l2", self.l2, "above 0, or auto")
 
+    def _refuse_what_tasks_exclude(self) -> None:
+        for key, unwanted in (
+            ("trainable", self.trainable == "head"),
+            ("accumulate", self.accumulate > 1),
+            ("compile", self.compile != "never"),
+        ):
+            if unwanted:
+                what = f"{key} = {getattr(self, key)} does not go with tasks beside the stage"
+                raise InputError(what, where=key, remedy=f"leave {key} or beside out")
+
     def _refuse_what_needs_a_head(self) -> None:
         name = self.objective.title
         if self.trainable == "head":
@@ -194,6 +213,11 @@ class Stage:
             raise InputError(
                 f"{name} trains no head to judge", where="selection.metric", remedy="spearman_cosine or pearson_cosine"
             )
+
+    @property
+    def steps_an_update(self) -> int:
+        """Batches whose gradients are summed before an update."""
+        return 1 + len(self.beside) if self.mix == "together" else self.accumulate
 
     @property
     def is_convex(self) -> bool:

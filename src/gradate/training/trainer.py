@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from gradate.objectives.base import Objective
 from gradate.objectives.cached import CachedObjective
 from gradate.training.samplers import EpochCallback, SeededBatchSampler, row_lengths
 from gradate.training.stage import Stage
+from gradate.training.task_sampler import TaskBatchSampler
 
 WEIGHTS = "trained.safetensors"
+OWN = "own"
+"""Name of the stage's own examples among its tasks."""
 
 
 class GradedTrainer(SentenceTransformerTrainer):
@@ -33,17 +37,31 @@ class GradedTrainer(SentenceTransformerTrainer):
     Args:
         stage: The stage's resolved configuration.
         objective: Encoder and loss, with a head or without.
+        beside: Objectives of the tasks beside the stage, around the same encoder, in the order of `stage.beside`;
+            the data sets are then a dictionary, the stage's own first.
         rows: Row numbers of the training examples in their file, to name a failing batch; None if there is no file.
         trainer_arguments: Everything else `SentenceTransformerTrainer` takes.
     """
 
-    def __init__(self, stage: Stage, objective: Objective, *, rows: Any = None, **trainer_arguments: Any) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        objective: Objective,
+        *,
+        beside: Sequence[Objective] = (),
+        rows: Any = None,
+        **trainer_arguments: Any,
+    ) -> None:
         self.stage: Stage = stage
         self.objective: Objective = objective
-        self.rows = rows
+        self.rows = rows if not beside else None
         self._epochs = EpochCallback()
         mini = stage.mini_batch_size
-        loss = objective if mini is None else CachedObjective(objective, mini)
+        losses: list[nn.Module] = [
+            task if mini is None else CachedObjective(task, mini) for task in (objective, *beside)
+        ]
+        loss = dict(zip(task_names(stage), losses, strict=True)) if beside else losses[0]
+        self._weights = dict(zip(task_names(stage), (1.0, *(task.weight for task in stage.beside)), strict=True))
         super().__init__(model=objective.model, loss=loss, **trainer_arguments)
         self.add_callback(self._epochs)
         if _world_size() > 1:
@@ -109,6 +127,15 @@ class GradedTrainer(SentenceTransformerTrainer):
             self._stop("the loss", float(loss))
         return loss
 
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Loss of a batch, by its task's weight; an update of several tasks sums theirs instead of averaging them."""
+        factor = self._weights[inputs.get("dataset_name", OWN)]
+        factor *= self.stage.steps_an_update if self.stage.mix == "together" else 1
+        loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        return loss if factor == 1 or return_outputs else loss * factor
+
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         own = self.objective.own_parameters().values()
         if _world_size() > 1:
@@ -165,6 +192,30 @@ class GradedTrainer(SentenceTransformerTrainer):
         )
         return self._epochs.sampler
 
+    def get_multi_dataset_batch_sampler(
+        self, dataset: Any, batch_samplers: list[Any], generator: torch.Generator | None = None, seed: int | None = 0
+    ) -> TaskBatchSampler:
+        """The order of the stage and the tasks beside it."""
+        sizes = (int(self.stage.batch_size), *(task.batch_size for task in self.stage.beside))
+        configs = (self.stage.objective, *(task.objective for task in self.stage.beside))
+        bucketed = (self.stage.is_bucketed, *(config.per_example for config in configs[1:]))
+        samplers = [
+            SeededBatchSampler(
+                part,
+                batch_size=min(size, len(part)),
+                seed=self.args.seed + number,  # tasks of equal size must not share an order
+                lengths=row_lengths(part) if by_length else None,
+                world_size=_world_size(),
+                reshuffle=self.stage.reshuffle,
+            )
+            for number, (part, size, by_length) in enumerate(zip(dataset.datasets, sizes, bucketed, strict=True))
+        ]
+        sampler = TaskBatchSampler(
+            dataset, samplers, seed=self.args.seed, world_size=_world_size(), mix=self.stage.mix
+        )
+        self._epochs.sampler = sampler
+        return sampler
+
     # -- optimiser ---------------------------------------------------------------------------------------------------
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -177,6 +228,11 @@ class GradedTrainer(SentenceTransformerTrainer):
         cls, kwargs = super().get_optimizer_cls_and_kwargs(args, model)
         kwargs["optimizer_dict"] = parameter_groups(self.objective, self.stage)
         return cls, kwargs
+
+
+def task_names(stage: Stage) -> list[str]:
+    """Names of a stage's own examples and of the tasks beside it, as the trainer tells data sets and losses apart."""
+    return [OWN, *(f"beside-{number}" for number in range(1, len(stage.beside) + 1))]
 
 
 def _world_size() -> int:
