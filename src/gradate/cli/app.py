@@ -13,6 +13,7 @@ import typer
 
 from gradate import __version__
 from gradate.cli import (
+    ceiling,
     check,
     compare,
     corpus,
@@ -71,6 +72,7 @@ app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("ceiling")(ceiling.ceiling)
 app.command("reproduce")(reproduce.reproduce)
 app.command("score")(score.score)
 app.command("encode")(encode.encode)
