@@ -22,6 +22,7 @@ from gradate.cli import (
     env,
     evaluate,
     export,
+    fuse,
     recipes,
     reproduce,
     score,
@@ -72,6 +73,7 @@ app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("fuse")(fuse.fuse)
 app.command("ceiling")(ceiling.ceiling)
 app.command("reproduce")(reproduce.reproduce)
 app.command("score")(score.score)
