@@ -17,7 +17,7 @@ from gradate.errors import InputError
 from gradate.models.head import HEAD_FOLDER
 from gradate.models.loading import OTHER_BACKENDS, PICKLE_SUFFIXES
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 """Numbers of a tensor read at once: bounds the memory of any number of checkpoints side by side."""
 
 Block: TypeAlias = slice | EllipsisType

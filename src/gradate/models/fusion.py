@@ -83,12 +83,15 @@ def fusion_weights(deviation: Tensor, rule: Rule, temperature: float | None = No
     if rule == "uniform":
         return torch.full_like(deviation, 1 / len(deviation))
     if rule == "softmax":
-        scale = deviation.mean(dim=0) if temperature is None else torch.as_tensor(temperature)
+        scale = deviation.mean(dim=0) if temperature is None else deviation.new_tensor(temperature)
         return torch.softmax(deviation / _or_one(scale), dim=0)
-    relative = deviation / _or_one(deviation.amax(dim=0))
-    shares = {"proportional": relative, "squared": relative**2, "inverse": 1 / (relative + EPSILON)}
-    total = shares[rule].sum(dim=0)
-    return torch.where(total > 0, shares[rule] / _or_one(total), 1 / len(deviation))
+    share = deviation / _or_one(deviation.amax(dim=0))
+    if rule == "inverse":
+        share = 1 / (share + EPSILON)
+    elif rule == "squared":
+        share = share**2
+    total = share.sum(dim=0)
+    return torch.where(total > 0, share / _or_one(total), 1 / len(deviation))
 
 
 def layer_of(tensor: str) -> str:

@@ -217,7 +217,7 @@ def _fuse_heads(
 
 def _describe(head_folder: Path) -> dict[str, Any]:
     head, scale, _ = PairHead.load(head_folder)
-    return {**head.get_config_dict(), "scale": str(scale)}
+    return {**head.get_config_dict(), "scale": scale}
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -240,7 +240,7 @@ def _card(found: Fusion) -> str:
         f"| `{run}` | {weight:.4f} | {deviation:.2e} |"
         for run, weight, deviation in zip(found.runs, found.weights, found.deviations, strict=True)
     )
-    notes = "".join(f"- {note}\n" for note in found.notes)
+    notes = "".join(f"- {note}\n" for note in found.notes) + "\n" * bool(found.notes)
     measured = ""
     if found.selection is not None:
         values = found.selection
