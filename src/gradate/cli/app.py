@@ -13,6 +13,7 @@ import typer
 
 from gradate import __version__
 from gradate.cli import (
+    ceiling,
     check,
     compare,
     corpus,
@@ -21,6 +22,7 @@ from gradate.cli import (
     env,
     evaluate,
     export,
+    fuse,
     recipes,
     reproduce,
     score,
@@ -71,6 +73,8 @@ app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("fuse")(fuse.fuse)
+app.command("ceiling")(ceiling.ceiling)
 app.command("reproduce")(reproduce.reproduce)
 app.command("score")(score.score)
 app.command("encode")(encode.encode)

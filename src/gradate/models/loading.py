@@ -76,7 +76,7 @@ def open_encoder(
             whose runtime is not installed, or that was asked for on another device.
     """
     where = name or str(folder)
-    graphs = _check_folder(folder, where)
+    graphs = check_folder(folder, where)
     backend = next(iter(graphs.values()), None)
     if backend is not None:
         require(backend, where=where)
@@ -163,8 +163,19 @@ def _download(name: str, revision: str | None) -> Path:
         ) from error
 
 
-def _check_folder(folder: Path, where: str) -> dict[str, BackendName]:
-    """Refuse what cannot be opened safely; returns the classes of modules that are exported graphs."""
+def check_folder(folder: Path, where: str) -> dict[str, BackendName]:
+    """Refuse what cannot be opened safely.
+
+    Args:
+        folder: What `resolve_model` returned.
+        where: What to call the model in error messages.
+
+    Returns:
+        The backend of each module that is an exported graph, by the module's class.
+
+    Raises:
+        InputError: the folder holds no model, only pickled weights, or a PEFT adapter.
+    """
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         if (folder / "adapter_config.json").is_file():
             raise _adapter_error(folder, where)
@@ -172,7 +183,7 @@ def _check_folder(folder: Path, where: str) -> dict[str, BackendName]:
         remedy = f"did you mean {inner}?" if (inner / "modules.json").is_file() else "name the folder that holds them"
         raise InputError("is no model folder: it has neither modules.json nor config.json", where=where, remedy=remedy)
     graphs: dict[str, BackendName] = {}
-    for module, kind in _modules(folder, where):
+    for module, kind in list_modules(folder, where):
         if (module / "adapter_config.json").is_file():
             raise _adapter_error(module, where)
         if kind.endswith("Transformer") and (backend := find_graph(module)) is not None:
@@ -212,7 +223,7 @@ def _check_class(encoder: SentenceTransformer, folder: Path, where: str) -> None
     A model may call itself `bert` and bring a class with other position embeddings, for instance; without that class
     it opens, and half of it is random.
     """
-    for (place, _), module in zip(_modules(folder, where), encoder, strict=False):
+    for (place, _), module in zip(list_modules(folder, where), encoder, strict=False):
         config = place / "config.json"
         if not isinstance(module, Transformer) or not config.is_file():
             continue
@@ -224,8 +235,12 @@ def _check_class(encoder: SentenceTransformer, folder: Path, where: str) -> None
             logger.warning("%s brings Python code of its own, which is not run: transformers' %s is", where, native)
 
 
-def _modules(folder: Path, where: str) -> list[tuple[Path, str]]:
-    """Folder and class of each module; a folder without modules.json is one transformer."""
+def list_modules(folder: Path, where: str) -> list[tuple[Path, str]]:
+    """Folder and class of each module; a folder without modules.json is one transformer.
+
+    Raises:
+        InputError: modules.json is broken, or leads out of the folder.
+    """
     modules_file = folder / "modules.json"
     if not modules_file.is_file():
         return [(folder, "Transformer")]
