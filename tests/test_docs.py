@@ -71,7 +71,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the made-up sets have other counts than the published ones
-@pytest.mark.parametrize(("page", "verbs"), [("data.md", {"evaluate"})])
+@pytest.mark.parametrize(("page", "verbs"), [("mining.md", {"mine", "check"}), ("data.md", {"evaluate"})])
 def test_the_commands_of_a_page_run_as_printed(page, verbs, tmp_path, monkeypatch, capsys):
     tiny_encoder(tmp_path / "tiny")
     for name in ("scifact", "cranfield", "own"):

@@ -12,7 +12,7 @@ from gradate import __version__
 from gradate.cli import app as application
 from gradate.errors import GradateError, InputError, Interrupted
 
-VERBS = ("demo", "check", "corpus", "train", "evaluate", "score", "encode", "export", "recipes", "env")
+VERBS = ("demo", "mine", "check", "corpus", "train", "evaluate", "score", "encode", "export", "recipes", "env")
 PAGES = [[], *([verb] for verb in VERBS), ["corpus", "sts"], *(["recipes", word] for word in ("list", "show", "copy"))]
 
 

@@ -21,6 +21,7 @@ from gradate.cli import (
     env,
     evaluate,
     export,
+    mine,
     recipes,
     reproduce,
     score,
@@ -66,6 +67,7 @@ def _root(
 
 
 app.command("demo")(demo.demo)
+app.command("mine")(mine.mine)
 app.command("check")(check.check)
 app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)
