@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from gradate.cli import app
 from gradate.objectives.config import ObjectiveConfig
 from gradate.runs.recipe import EvaluationConfig, HeadConfig, Recipe, parse_recipe
 from gradate.training.stage import LoraConfig, SelectionConfig, Stage
 from gradate.training.task import TaskConfig
+from tests.beir import write_beir
+from tests.graded import graded_pairs
+from tests.tiny import tiny_encoder
 
 DOCS = Path(__file__).parent.parent / "docs"
 SECTIONS = {
@@ -65,3 +70,24 @@ def test_the_example_recipe_is_valid(recipes_page):
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the made-up sets have other counts than the published ones
+@pytest.mark.parametrize(("page", "verbs"), [("mining.md", {"mine", "check"}), ("data.md", {"evaluate"})])
+def test_the_commands_of_a_page_run_as_printed(page, verbs, tmp_path, monkeypatch, capsys):
+    tiny_encoder(tmp_path / "tiny")
+    for name in ("scifact", "cranfield", "own"):
+        write_beir(tmp_path / "beir" / name)
+    pairs = graded_pairs(40)
+    (tmp_path / "texts.txt").write_text("\n".join(pairs.texts()) + "\n", encoding="utf-8")
+    names = ("irrelevant", "slightly", "moderately", "highly")
+    rows = [f"{a},{b},{names[int(g)]}" for a, b, g in zip(pairs.text1, pairs.text2, pairs.grades, strict=True)]
+    (tmp_path / "labelled.csv").write_text("\n".join(["text1,text2,grade", *rows]) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("gradate ")]
+    commands = [shlex.split(line.replace(" bundled", " tiny"))[1:] for line in lines]
+    chosen = [words for words in commands if words[0] in verbs]
+    assert {words[0] for words in chosen} == verbs
+    for words in chosen:
+        assert app.run(words) == 0, capsys.readouterr().err

@@ -14,6 +14,7 @@ from gradate.errors import GradateError, InputError, Interrupted
 
 VERBS = (
     "demo",
+    "mine",
     "check",
     "corpus",
     "train",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradate.data.benchmarks import Benchmark, Subset, Task
+from tests.beir import write_beir
 from tests.cli.conftest import GRADES
 
 SCALE = ",".join(GRADES)
@@ -50,9 +51,26 @@ def test_a_model_without_head_has_no_grades_to_measure(gradate, plain_model, pai
     assert "spearman" in answer.out and "mae" not in answer.out
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the made-up set has other counts than the published one
+def test_retrieval_sets_are_benchmarks_too(gradate, plain_model, tmp_path):
+    for name in ("scifact", "cranfield"):
+        write_beir(tmp_path / "beir" / name)
+    place = ("--data", tmp_path / "beir")
+    answer = gradate("evaluate", plain_model, "--benchmark", "retrieval", *place, "--json")
+    assert answer.code == 0 and list(answer.json["tasks"]) == ["scifact", "cranfield"]
+    assert {"ndcg@10", "recall@100", "mrr@10"} <= answer.json["tasks"]["scifact"].keys()
+    assert "scifact: documents that repeat the text of another: 1" in answer.err
+    one = gradate("evaluate", plain_model, "--benchmark", "scifact", "--data", f"scifact={tmp_path}/beir/scifact")
+    assert one.code == 0 and "ndcg@10" in one.out and "average" not in one.out
+    (tmp_path / "beir" / "scifact" / "queries.jsonl").unlink()
+    broken = gradate("evaluate", plain_model, "--benchmark", "scifact", *place)
+    assert broken.code == 2 and "queries.jsonl: no such file" in broken.err and broken.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--benchmark", "scifact"], "--data beir/scifact=FOLDER"),
         (["--benchmark", "seven-sts", "--pairs", "x.csv"], "choose one"),
         (["--benchmark", "eight-sts"], "seven-sts"),
         (["--pairs", "gone.csv", "--scale", SCALE], "gone.csv"),

@@ -26,6 +26,30 @@ def test_folders_and_named_files(layout: Path) -> None:
     assert DataLocations.resolve(None, {}) == DataLocations()
 
 
+def test_retrieval_sets_are_found_in_their_folder_alone_or_by_name(layout: Path) -> None:
+    for name in ("scifact", "own"):
+        (layout / "beir" / name).mkdir(parents=True)
+        (layout / "beir" / name / "corpus.jsonl").write_text("")
+    both = {f"beir/{name}": layout / "beir" / name for name in ("own", "scifact")}
+    assert DataLocations.resolve([str(layout / "beir")], {}) == DataLocations(None, both)
+    one = {"beir/own": layout / "beir" / "own"}
+    assert DataLocations.resolve([str(layout / "beir" / "own")], {}).named == one
+    assert DataLocations.resolve([f"scifact={layout}/raw", str(layout / "raw")], {}) == DataLocations(
+        layout / "raw", {"beir/scifact": layout / "raw"}
+    )
+    with pytest.raises(InputError, match="two places for beir/scifact"):
+        DataLocations.resolve([str(layout / "beir"), f"beir/scifact={layout}/raw"], {})
+    with pytest.raises(InputError, match="did you mean 'scifact'"):
+        DataLocations.resolve([f"scifacts={layout}/raw"], {})
+
+
+def test_a_folder_may_hold_both_layouts(layout: Path) -> None:
+    (layout / "raw" / "scifact").mkdir()
+    (layout / "raw" / "scifact" / "corpus.jsonl").write_text("")
+    found = DataLocations.resolve([str(layout / "raw")], {})
+    assert found == DataLocations(layout / "raw", {"beir/scifact": layout / "raw" / "scifact"})
+
+
 def test_a_path_may_hold_an_equals_sign(layout: Path) -> None:
     (layout / "a=b" / "STS").mkdir(parents=True)
     (layout / "x=y.tsv").write_text("")

@@ -23,6 +23,7 @@ from gradate.cli import (
     evaluate,
     export,
     fuse,
+    mine,
     recipes,
     reproduce,
     score,
@@ -68,6 +69,7 @@ def _root(
 
 
 app.command("demo")(demo.demo)
+app.command("mine")(mine.mine)
 app.command("check")(check.check)
 app.add_typer(corpus.app, name="corpus")
 app.command("train")(train.train)

@@ -24,11 +24,18 @@ from gradate.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+SEVEN_STS = "seven-sts"
+
 
 def evaluate(
     model: ModelArgument,
     benchmark: Annotated[
-        Literal["seven-sts"] | None, typer.Option(help="A named benchmark; the default without --pairs.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="`seven-sts`, the default without --pairs; or `scifact`, `cranfield`, `retrieval` for both, or the"
+            " name of a retrieval set of your own.",
+        ),
     ] = None,
     pairs: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own graded pairs instead.")] = None,
     scale: ScaleOption = None,
@@ -47,17 +54,25 @@ def evaluate(
     trust_remote_code: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a model: Spearman and Pearson of the cosine (×100), and the grades where there is a head."""
+    """Measure a model: Spearman and Pearson of the cosine (×100), the head's grades; or nDCG@10 of retrieval."""
     if benchmark is not None and pairs is not None:
         raise InputError("--benchmark and --pairs are two measurements", remedy="choose one")
     with open_output(as_json) as output:
         from gradate.evaluation.protocol import evaluate as measure
+        from gradate.evaluation.retrieval import evaluate_retrieval
         from gradate.models.graded import GradedModel
 
         graded = GradedModel.from_pretrained(model, precision=precision, trust_remote_code=trust_remote_code)
+        if benchmark not in (None, SEVEN_STS):
+            ranked = evaluate_retrieval(
+                graded, benchmark, data=data, batch_size=batch_size, show_progress=output.progress
+            ).to_json()
+            output.note(f"precision {ranked['precision']}: {ranked['precision_reason']}", *ranked["notes"])
+            output.result(ranked, _retrieval(ranked))
+            return
         found = measure(
             graded,
-            benchmark or "seven-sts",
+            SEVEN_STS,
             data=data,
             pairs=pairs,
             scale=parse_scale(scale),
@@ -74,6 +89,16 @@ def evaluate(
 def _benchmark(found: dict[str, Any]) -> Table:
     rows = [(name, task["spearman"], task["pearson"], task["n"]) for name, task in found["tasks"].items()]
     return table(("task", "spearman", "pearson", "pairs"), [*rows, ("average", found["average"], None, None)])
+
+
+def _retrieval(found: dict[str, Any]) -> Table:
+    rows = []
+    for name, task in found["tasks"].items():
+        interval = task["intervals"]["ndcg@10"]
+        reach = f"{figure(interval['low'])} to {figure(interval['high'])}"
+        rows.append((name, task["ndcg@10"], reach, task["recall@100"], task["mrr@10"], task["queries"]))
+    head = (f"{found['split']} set", "ndcg@10", "95 % interval", "recall@100", "mrr@10", "queries")
+    return table(head, [*rows, ("average", found["average"], None, None, None, None)] if len(rows) > 1 else rows)
 
 
 def _own_pairs(found: dict[str, Any]) -> Table:

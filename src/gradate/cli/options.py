@@ -24,7 +24,8 @@ ColumnsOption = Annotated[
 DataOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="WHERE", help="A folder in SentEval's layout, or NAME=PATH; repeats. GRADATE_DATA holds more."
+        metavar="WHERE",
+        help="A folder in SentEval's layout, one of retrieval sets, or NAME=PATH; repeats. GRADATE_DATA holds more.",
     ),
 ]
 PrecisionOption = Annotated[

@@ -1,4 +1,4 @@
-"""Where data lies: a folder in SentEval's layout and named files, from `--data` and `GRADATE_DATA`."""
+"""Where data lies: a folder in SentEval's layout, retrieval sets and named files, by `--data` and `GRADATE_DATA`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ NAMES = (
     "starter-dev",
     "starter-test",
 )
-_RETRIEVAL_PREFIX = "beir/"
+RETRIEVAL_PREFIX = "beir/"
+RETRIEVAL_SETS = ("scifact", "cranfield")
+"""Retrieval sets known by their bare name; any other is called `beir/<set>`."""
+RETRIEVAL_LAYOUT = "corpus.jsonl, queries.jsonl and qrels/test.tsv"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class DataLocations:
 
     Args:
         senteval: Folder in SentEval's layout; None reads the STS sets from the Hub.
-        named: File or folder of each named source.
+        named: File or folder of each named source; a retrieval set is called `beir/<set>`.
     """
 
     senteval: Path | None = None
@@ -52,7 +55,7 @@ class DataLocations:
         """Read `--data` values, then those of `GRADATE_DATA`, which stand behind them.
 
         Args:
-            values: Each a folder in SentEval's layout or `NAME=PATH`.
+            values: Each a folder in SentEval's layout, a retrieval set, a folder of such sets, or `NAME=PATH`.
             environ: Environment that may hold `GRADATE_DATA`, the same values joined by the path separator.
 
         Raises:
@@ -70,18 +73,19 @@ class DataLocations:
         named: dict[str, Path] = {}
         for value in values:
             name, path = _split_value(value.strip(), where)
-            if name is None:
+            places = _retrieval_sets(path) if name is None else {name: path}
+            if not places or (name is None and _has_layout(path)):
                 folder = _layout_root(path, where)
                 if senteval not in (None, folder):
                     raise InputError(
                         f"two folders in SentEval's layout, {senteval} and {folder}", where=where, remedy="give one"
                     )
                 senteval = folder
-            else:
-                if named.get(name, path) != path:
-                    what = f"two places for {name}, {named[name]} and {path}"
+            for source, place in places.items():
+                if named.get(source, place) != place:
+                    what = f"two places for {source}, {named[source]} and {place}"
                     raise InputError(what, where=where, remedy="give one")
-                named[name] = path
+                named[source] = place
         return cls(senteval, named)
 
 
@@ -90,18 +94,30 @@ def _split_value(value: str, where: str) -> tuple[str | None, Path]:
     whole = Path(value).expanduser()
     if not separator or whole.exists():
         return None, whole
-    if name not in NAMES and not (name.startswith(_RETRIEVAL_PREFIX) and len(name) > len(_RETRIEVAL_PREFIX)):
-        close = difflib.get_close_matches(name, NAMES, n=1)
+    if name in RETRIEVAL_SETS:
+        name = f"{RETRIEVAL_PREFIX}{name}"
+    if name not in NAMES and not (name.startswith(RETRIEVAL_PREFIX) and len(name) > len(RETRIEVAL_PREFIX)):
+        close = difflib.get_close_matches(name, (*NAMES, *RETRIEVAL_SETS), n=1)
         raise InputError(
             f"no source is called {name!r}",
             where=f"{where} {value}",
-            remedy=f"did you mean {close[0]!r}?" if close else f"names are {', '.join(NAMES)} and beir/<set>",
+            remedy=f"did you mean {close[0]!r}?"
+            if close
+            else f"names are {', '.join((*NAMES, *RETRIEVAL_SETS))} and beir/<set>",
         )
     path = Path(rest).expanduser()
     if not rest or not path.exists():
-        expected = f"{'a folder' if name.startswith(_RETRIEVAL_PREFIX) else 'a file'} of {name} data was expected"
+        expected = f"{'a folder' if name.startswith(RETRIEVAL_PREFIX) else 'a file'} of {name} data was expected"
         raise InputError("no such file or folder", where=f"{where} {value}", remedy=expected)
     return name, path
+
+
+def _retrieval_sets(path: Path) -> dict[str, Path]:
+    """Retrieval sets by name: the one this folder is, or those it holds."""
+    if _is_retrieval_set(path):
+        return {f"{RETRIEVAL_PREFIX}{path.resolve().name}": path}
+    inner = sorted(path.iterdir()) if path.is_dir() else []
+    return {f"{RETRIEVAL_PREFIX}{folder.name}": folder for folder in inner if _is_retrieval_set(folder)}
 
 
 def _layout_root(path: Path, where: str) -> Path:
@@ -122,9 +138,15 @@ def _layout_root(path: Path, where: str) -> Path:
     raise InputError(
         f"is no folder in SentEval's layout: neither STS nor SICK is in it, expected {LAYOUT}",
         where=f"{where} {path}",
-        remedy=f"did you mean {inner}?" if inner else "give the folder that holds STS and SICK",
+        remedy=f"did you mean {inner}?"
+        if inner
+        else f"give the folder that holds STS and SICK, or for retrieval {RETRIEVAL_LAYOUT}",
     )
 
 
 def _has_layout(path: Path) -> bool:
     return (path / "STS").is_dir() or (path / "SICK").is_dir()
+
+
+def _is_retrieval_set(path: Path) -> bool:
+    return (path / "corpus.jsonl").is_file()

@@ -24,7 +24,7 @@ from gradate.data.corpus import (
 from gradate.data.examples import Examples, Pairs
 from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, SENTEVAL_REPOSITORY, download
 from gradate.data.leakage import drop_leaks
-from gradate.data.locations import NAMES, DataLocations
+from gradate.data.locations import NAMES, RETRIEVAL_PREFIX, RETRIEVAL_SETS, DataLocations
 from gradate.data.readers import RawTable, pairs_from_table, read_pairs, read_rows
 from gradate.data.tables import FORMATS, read_table, text_problem
 from gradate.data.texts import read_texts
@@ -100,7 +100,7 @@ def load_source(
     path = Path(name).expanduser()
     if path.is_file() or path.name.lower().removesuffix(".gz").endswith(FORMATS):
         return read_pairs(path, scale=scale, columns=columns)
-    if name in NAMES or name.startswith("beir/"):
+    if name in (*NAMES, *RETRIEVAL_SETS) or name.startswith(RETRIEVAL_PREFIX):
         raise InputError("this source holds no graded pairs", where=name, remedy=f"choose {_listed()}, or a file")
     close = difflib.get_close_matches(name, SOURCES, n=1)
     raise InputError(

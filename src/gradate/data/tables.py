@@ -144,7 +144,7 @@ def read_text(path: Path) -> str:
             raise InputError(f"the file {advice}", where=path)
     text = data.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
     if not text.strip():
-        raise InputError("the file is empty", where=path, remedy="a header and at least one pair were expected")
+        raise InputError("the file is empty", where=path, remedy="at least one row was expected")
     return text
 
 

@@ -68,7 +68,7 @@ def evaluate(
         raise InputError(f"unknown average {average!r}", where="average", remedy="exact or senteval")
     if isinstance(benchmark, str) and benchmark != "seven-sts":
         raise InputError(f"unknown benchmark {benchmark!r}", where="benchmark", remedy="the only one is seven-sts")
-    graded = _open(model, precision)
+    graded = open_model(model, precision)
     options = _Options(aggregation, average, batch_size, show_progress)
     if pairs is not None:
         own = pairs if isinstance(pairs, Pairs) else read_pairs(pairs, scale=scale or graded.scale, columns=columns)
@@ -76,6 +76,17 @@ def evaluate(
     if isinstance(benchmark, str):
         benchmark = load_seven_sts(data if isinstance(data, DataLocations) else DataLocations.resolve(data))
     return _evaluate_benchmark(graded, benchmark, options)
+
+
+def open_model(model: GradedModel | str | Path, precision: PrecisionName | str | None) -> GradedModel:
+    """The model opened where it is a name, with another precision where one is asked for."""
+    if isinstance(model, (str, Path)):
+        return GradedModel.from_pretrained(model, precision=precision or "auto")
+    if precision is None:
+        return model
+    view = copy.copy(model)  # the caller's model keeps its own precision
+    view.precision = encoder_precision(precision, model.encoder)
+    return view
 
 
 @dataclass(frozen=True)
@@ -90,16 +101,6 @@ class _Options:
 class _Texts:
     text1: Sequence[str]
     text2: Sequence[str]
-
-
-def _open(model: GradedModel | str | Path, precision: PrecisionName | str | None) -> GradedModel:
-    if isinstance(model, (str, Path)):
-        return GradedModel.from_pretrained(model, precision=precision or "auto")
-    if precision is None:
-        return model
-    view = copy.copy(model)  # the caller's model keeps its own precision
-    view.precision = encoder_precision(precision, model.encoder)
-    return view
 
 
 def _evaluate_benchmark(model: GradedModel, benchmark: Benchmark, options: _Options) -> Evaluation:
