@@ -12,6 +12,7 @@ import pytest
 from gradate.cli import app
 from gradate.objectives.config import ObjectiveConfig
 from gradate.runs.recipe import EvaluationConfig, HeadConfig, Recipe, parse_recipe
+from gradate.training.hard_negatives import NegativesConfig
 from gradate.training.stage import LoraConfig, SelectionConfig, Stage
 from gradate.training.task import TaskConfig
 from tests.beir import write_beir
@@ -25,6 +26,7 @@ SECTIONS = {
     "stages": Stage,
     "stages.objective": ObjectiveConfig,
     "stages.beside": TaskConfig,
+    "stages.negatives": NegativesConfig,
     "stages.selection": SelectionConfig,
     "stages.lora": LoraConfig,
     "evaluation": EvaluationConfig,

@@ -11,6 +11,7 @@ import pytest
 from gradate.runs.recipe import list_recipes, load_recipe
 from gradate.runs.results import Run
 from gradate.runs.run import train
+from tests.beir import write_beir
 from tests.senteval_layout import write_layout
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -29,7 +30,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     nli.write_text("source\tsplit\tpremise\thypothesis\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
     sentences = folder / "sentences.txt"
     sentences.write_text("\n".join("abcdefgh"), encoding="utf-8")
-    return [str(folder), f"nli={nli}", f"sentences={sentences}"]
+    sets = [f"beir/{name}={write_beir(folder / name)}" for name in ("scifact", "cranfield")]
+    return [str(folder), f"nli={nli}", f"sentences={sentences}", *sets]
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -40,6 +42,8 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
         # Their measurement is that of the others, and takes most of the time.
         overrides.append("evaluation.source=none")
     overrides += [f"stages.{i}.epochs=0.02" for i, stage in enumerate(recipe.stages, start=1) if not stage.is_convex]
+    if recipe.stages[0].source == "scifact":
+        overrides += [f"stages.1.negatives.{key}" for key in ("pool=3", "skip=1", "count=2")]
     run = train(
         name,
         pairs=pairs_csv if recipe.needs_pairs else None,
@@ -52,6 +56,7 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
     card = (run.model / "README.md").read_text(encoding="utf-8")
     if recipe.evaluation.source == "seven-sts":
         assert ("in-domain supervised" in card.lower()) == recipe.is_in_domain
+    assert set(recipe.evaluation.retrieval) == set(found.get("retrieval", {}).get("after", {}))
     if "/" in recipe.encoder:
         assert found["after"] is None
     elif recipe.evaluation.source == "seven-sts":

@@ -24,7 +24,8 @@ class RankedRows:
     """Queries with their positives and a ranked pool of negatives, of which every row shows as many as it has columns.
 
     Where a query has more texts than columns a random subset is shown; where it has fewer, the list is repeated until
-    there are enough, and drawn from without replacement. A row's draw depends on its query and the seed alone.
+    there are enough, and drawn from without replacement. A row's draw depends on its query and the seed alone. With
+    `nearest` the negatives are not drawn: the first ones behind those skipped are shown.
 
     Args:
         query: The queries.
@@ -32,6 +33,8 @@ class RankedRows:
         negatives: Texts that do not, the hardest first, at least one.
         shown: How many positives and how many negatives a row shows.
         seed: Seed of the draws.
+        skip: Nearest negatives that are never shown.
+        nearest: Show the nearest negatives instead of drawing them.
         name: Name of the source.
         notes: What reading decided, one human line each.
 
@@ -50,6 +53,8 @@ class RankedRows:
     negatives: Sequence[Sequence[str]]
     shown: tuple[int, int] = (1, 1)
     seed: int = 0
+    skip: int = 0
+    nearest: bool = False
     name: str = "ranked"
     notes: tuple[str, ...] = ()
 
@@ -57,7 +62,7 @@ class RankedRows:
         if not len(self.query) == len(self.positives) == len(self.negatives):
             sizes = ", ".join(str(len(column)) for column in (self.query, self.positives, self.negatives))
             raise InputError(f"columns of {sizes} rows", where=self.name)
-        if not all(map(len, (*self.positives, *self.negatives))):
+        if not all(map(len, self.positives)) or not all(len(pool) > self.skip for pool in self.negatives):
             raise InputError("a query without positives or without negatives", where=self.name)
         if min(self.shown) < 1:
             raise InputError(f"a row shows at least one of each, got {self.shown}", where=self.name)
@@ -86,7 +91,7 @@ class RankedRows:
     def fingerprint(self) -> str:
         """First 16 hex digits of the sha256 over all texts, in order, and what is drawn of them."""
         lists = [*self.positives, *self.negatives]
-        numbers = np.array([*map(len, lists), *self.shown, self.seed], dtype=np.float64)
+        numbers = np.array([*map(len, lists), *self.shown, self.seed, self.skip, self.nearest], dtype=np.float64)
         return fingerprint(self.query, (text for texts in lists for text in texts), numbers)
 
     def texts(self) -> list[str]:
@@ -96,7 +101,10 @@ class RankedRows:
     def _draw(self, row: int) -> list[str]:
         chance = np.random.default_rng([self.seed, zlib.crc32(self.query[row].encode())])
         drawn: list[str] = []
-        for texts, count in zip((self.positives[row], self.negatives[row]), self.shown, strict=True):
+        negatives = self.negatives[row][self.skip :]
+        if self.nearest:
+            negatives = negatives[: self.shown[1]]
+        for texts, count in zip((self.positives[row], negatives), self.shown, strict=True):
             repeated = list(texts) * -(-count // len(texts))
             drawn += [repeated[i] for i in chance.choice(len(repeated), count, replace=False)]
         return drawn
@@ -153,7 +161,7 @@ def ranked_negatives(
     note = f"{left_out:,} queries left out because all their positives are empty texts"
     query_texts, positive, negative = (list(column) for column in zip(*rows, strict=True))
     notes = (*retrieval_set.notes, *([note] if left_out else []))
-    return RankedRows(query_texts, positive, negative, shown, seed, retrieval_set.name, notes)
+    return RankedRows(query_texts, positive, negative, shown, seed, name=retrieval_set.name, notes=notes)
 
 
 def _positives(corpus: Mapping[str, str], relevant: Mapping[str, float]) -> list[str]:

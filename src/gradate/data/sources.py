@@ -25,7 +25,9 @@ from gradate.data.examples import Examples, Pairs
 from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, SENTEVAL_REPOSITORY, download
 from gradate.data.leakage import drop_leaks
 from gradate.data.locations import NAMES, RETRIEVAL_PREFIX, RETRIEVAL_SETS, DataLocations
+from gradate.data.ranked import RankedRows, ranked_negatives
 from gradate.data.readers import RawTable, pairs_from_table, read_pairs, read_rows
+from gradate.data.retrieval import load_retrieval
 from gradate.data.tables import FORMATS, read_table, text_problem
 from gradate.data.texts import read_texts
 from gradate.errors import InputError
@@ -100,7 +102,7 @@ def load_source(
     path = Path(name).expanduser()
     if path.is_file() or path.name.lower().removesuffix(".gz").endswith(FORMATS):
         return read_pairs(path, scale=scale, columns=columns)
-    if name in (*NAMES, *RETRIEVAL_SETS) or name.startswith(RETRIEVAL_PREFIX):
+    if name in NAMES or is_retrieval(name):
         raise InputError("this source holds no graded pairs", where=name, remedy=f"choose {_listed()}, or a file")
     close = difflib.get_close_matches(name, SOURCES, n=1)
     raise InputError(
@@ -121,6 +123,31 @@ def load_examples(name: str, locations: DataLocations) -> Examples:
     if name == "sentences":
         return load_sentences(locations)
     return load_source(name, locations)
+
+
+def is_retrieval(name: str) -> bool:
+    """Whether a source is a retrieval set."""
+    return name in RETRIEVAL_SETS or name.startswith(RETRIEVAL_PREFIX)
+
+
+def load_ranked(
+    name: str, locations: DataLocations, *, shown: tuple[int, int], pool: int, skip: int, nearest: bool
+) -> RankedRows:
+    """Training rows of a retrieval set, its negatives ranked by TF-IDF.
+
+    Args:
+        name: The set, as in `evaluation.retrieval`.
+        locations: Where the data lies.
+        shown: Positives and negatives of a row.
+        pool: Negatives kept for each query.
+        skip: Nearest ones that are never shown.
+        nearest: Show the nearest of the others instead of drawing them.
+
+    Raises:
+        InputError: no such set, no training queries, or fewer documents than the pool asks for.
+    """
+    found = load_retrieval(name.removeprefix(RETRIEVAL_PREFIX), locations, "train")
+    return replace(ranked_negatives(found, pool=pool, shown=shown), skip=skip, nearest=nearest)
 
 
 def load_triplets(locations: DataLocations) -> Triplets:

@@ -11,6 +11,7 @@ from gradate.evaluation.baseline import isotonic_grades, word_overlap
 from gradate.evaluation.grading import GradedScores, Metric, differences, intervals, measure
 from gradate.evaluation.metrics import spearman_statistic
 from gradate.evaluation.results import Evaluation
+from gradate.evaluation.retrieval import RetrievalResult
 from gradate.evaluation.significance import Interval, PairedScores, benchmark_difference, bootstrap_interval
 from gradate.models.graded import GradedModel
 
@@ -127,6 +128,27 @@ def compare_benchmark(before: Evaluation, after: Evaluation, *, resamples: int) 
         for task, two in spans["after"].items()
     }
     return BenchmarkComparison(before, after, spans, gains)
+
+
+@dataclass(frozen=True)
+class RetrievalComparison:
+    """nDCG@10 on retrieval sets before and after."""
+
+    before: Mapping[str, RetrievalResult]
+    """The untrained model's result of each set."""
+    after: Mapping[str, RetrievalResult]
+    """The trained model's."""
+
+    @property
+    def difference(self) -> dict[str, Interval]:
+        """After − before on each set, by paired bootstrap over its queries."""
+        return {name: after.minus(self.before[name]) for name, after in self.after.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Both results of each set, and the differences with their intervals."""
+        results = {"before": self.before, "after": self.after}
+        shown = {when: {name: found.to_json() for name, found in sets.items()} for when, sets in results.items()}
+        return {**shown, "difference": {name: interval.to_json() for name, interval in self.difference.items()}}
 
 
 def _gain(before: float | None, after: float | None) -> float | None:

@@ -49,6 +49,9 @@ class EvaluationConfig:
     tests stay closed while settings are chosen by the selection set."""
     aggregation: Literal["all", "mean", "wmean"] = "all"
     """How a year's subsets become one correlation; `all` concatenates them."""
+    retrieval: tuple[str, ...] = ()
+    """Retrieval sets whose nDCG@10 is measured beside it, before and after: `scifact`, `cranfield`, or one given as
+    `--data beir/NAME=FOLDER`."""
     intervals: int = 1000
     """Bootstrap resamples of the intervals, 1 or more."""
 

@@ -12,8 +12,9 @@ import numpy as np
 from gradate.data.examples import Examples, Pairs
 from gradate.data.leakage import find_leaks
 from gradate.data.locations import DataLocations
+from gradate.data.ranked import RankedRows
 from gradate.data.readers import read_pairs
-from gradate.data.sources import load_dev_clean, load_examples, load_source
+from gradate.data.sources import is_retrieval, load_dev_clean, load_examples, load_ranked, load_source
 from gradate.data.split import split_pairs
 from gradate.data.studies import draw, with_noise
 from gradate.errors import InputError
@@ -63,7 +64,7 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
     """
     parts, notes = _user_parts(recipe, files)
     training = [
-        _prepared(stage, parts["train"] if stage.source == "pairs" else load_examples(stage.source, locations))
+        _prepared(stage, parts["train"] if stage.source == "pairs" else _load(stage, locations))
         for stage in recipe.stages
     ]
     if recipe.needs_pairs:
@@ -113,8 +114,22 @@ def _prepared(stage: Stage, examples: Examples) -> Examples:
     return with_noise(examples, stage.noise) if stage.noise and isinstance(examples, Pairs) else examples
 
 
+def _load(stage: Stage | TaskConfig, locations: DataLocations) -> Examples:
+    if not is_retrieval(stage.source):
+        return load_examples(stage.source, locations)
+    negatives = stage.negatives
+    return load_ranked(
+        stage.source,
+        locations,
+        shown=(stage.objective.positives, negatives.count),
+        pool=negatives.pool,
+        skip=negatives.skip,
+        nearest=negatives.choice == "nearest",
+    )
+
+
 def _task_examples(task: TaskConfig, locations: DataLocations) -> Examples:
-    examples = load_examples(task.source, locations)
+    examples = _load(task, locations)
     return examples if task.limit is None else draw(examples, task.limit)
 
 
@@ -133,6 +148,9 @@ def settle_stage(
             that reads grades on examples that have none.
     """
     n = len(examples)
+    if stage.negatives.replace_every is not None and not isinstance(examples, RankedRows):
+        what = f"{examples.name} has no pool of negatives"
+        raise InputError(what, where="negatives.replace_every", remedy="name a retrieval set as the source")
     reasons: list[tuple[str, str, str]] = []
     objective = _fitting_objective(stage.objective, examples, reasons)
     tasks = tuple(

@@ -19,13 +19,14 @@ from gradate.engine.precision import Precision, resolve_precision
 from gradate.errors import GradateError, InputError, Interrupted
 from gradate.evaluation.protocol import evaluate
 from gradate.evaluation.results import Evaluation
+from gradate.evaluation.retrieval import RetrievalResult, evaluate_retrieval
 from gradate.models.backends import is_exported
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
 from gradate.models.pooling import with_pooling
 from gradate.models.shallow import NAME as SHALLOW
 from gradate.models.shallow import shallow_encoder
-from gradate.runs.comparison import baseline_scores, compare, compare_benchmark, model_scores
+from gradate.runs.comparison import RetrievalComparison, baseline_scores, compare, compare_benchmark, model_scores
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
 from gradate.runs.plan import Plan, plan, planned_updates
@@ -222,16 +223,21 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     job.observer.note(f"precision {precision.name}: {precision.reason}")
     _drop_other_head(job, model)
     # Random weights differ by the seed, so their measurement is nobody else's.
-    before = _measure(job, model, job.shared.before if recipe.encoder != SHALLOW else {})
+    kept = job.shared.before if recipe.encoder != SHALLOW else {}
+    before, found_before = _measure(job, model, kept), _measure_retrieval(job, model, kept)
     stages = _train_stages(job, folder, seed, model, precision, stop)
     model.objective = {**objective_json(job.resolved), "recipe": job.name, "seed": seed}
     _remember_prompt(model, recipe.stages[-1].prompts)
     after = _measure(job, model, {})
     measured = _compared(job.resolved, before, after)
-    metrics = measured.to_json() if measured is not None else {"before": None, "after": None, "difference": None}
+    nothing: dict[str, Any] = {"before": None, "after": None, "difference": None}
+    metrics = measured.to_json() if measured is not None else nothing
+    retrieval = RetrievalComparison(found_before, _measure_retrieval(job, model, {})) if found_before else None
+    if retrieval is not None:
+        metrics["retrieval"] = retrieval.to_json()
     seconds = time.perf_counter() - started
     run = Run(folder, job.name, seed, tuple(stages), metrics, seconds)
-    write_up(run, model, job.resolved, measured)
+    write_up(run, model, job.resolved, measured, retrieval)
     write_json(folder / "metrics.json", {**metrics, "stages": [s.to_json() for s in stages], "seconds": seconds})
     return run
 
@@ -373,6 +379,17 @@ def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
             train = job.resolved.stages[-1]
             kept["value"] = None if test is None or not isinstance(train, Pairs) else model_scores(model, test, train)
     return kept["value"]
+
+
+def _measure_retrieval(job: _Job, model: GradedModel, kept: dict[str, Any]) -> dict[str, RetrievalResult]:
+    """Results of the retrieval sets that are measured beside the pairs."""
+    if "retrieval" not in kept:
+        wanted = job.resolved.recipe.evaluation
+        names = wanted.retrieval if wanted.source != "none" else ()
+        evaluations = [evaluate_retrieval(model, name, data=job.locations) for name in names]
+        kept["retrieval"] = {name: found for each in evaluations for name, found in each.tasks.items()}
+    results: dict[str, RetrievalResult] = kept["retrieval"]
+    return results
 
 
 def _compared(resolved: Resolved, before: Any, after: Any) -> Measured | None:

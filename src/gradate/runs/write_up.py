@@ -19,7 +19,7 @@ from gradate.objectives.pair import build_loss
 from gradate.report.html import ReportData, ReportRow, write_report
 from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
-from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison
+from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison, RetrievalComparison
 from gradate.runs.environment import environment
 from gradate.runs.resolve import Resolved, scale_of
 from gradate.runs.results import Run
@@ -31,7 +31,13 @@ Measured: TypeAlias = Comparison | BenchmarkComparison
 """The comparison on test pairs, or that on a benchmark."""
 
 
-def write_up(run: Run, model: GradedModel, resolved: Resolved, measured: Measured | None) -> None:
+def write_up(
+    run: Run,
+    model: GradedModel,
+    resolved: Resolved,
+    measured: Measured | None,
+    retrieval: RetrievalComparison | None = None,
+) -> None:
     """Write `model/`, `predictions/`, `plots/` and `report.html` of a finished run.
 
     Args:
@@ -39,10 +45,11 @@ def write_up(run: Run, model: GradedModel, resolved: Resolved, measured: Measure
         model: The tuned model.
         resolved: Recipe and data.
         measured: What was measured; None where nothing was.
+        retrieval: What was measured on retrieval sets; None where nothing was.
     """
-    model.save(run.model, card=model_card(_card(run, resolved, measured)), overwrite=True)
+    model.save(run.model, card=model_card(_card(run, resolved, measured, retrieval)), overwrite=True)
     _write_predictions(run.folder / "predictions", resolved.test, measured)
-    report = _report(run, resolved, measured)
+    report = _report(run, resolved, measured, retrieval)
     _write_plots(run.folder / "plots", report)
     write_report(run.report, report)
 
@@ -68,7 +75,9 @@ def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | No
             pq.write_table(pa.table(table), folder / f"{name}.parquet")
 
 
-def _report(run: Run, resolved: Resolved, measured: Measured | None) -> ReportData:
+def _report(
+    run: Run, resolved: Resolved, measured: Measured | None, retrieval: RetrievalComparison | None
+) -> ReportData:
     scale, test = scale_of(resolved.stages[-1]), resolved.test
     known = environment()
     gold = prediction = None
@@ -82,6 +91,11 @@ def _report(run: Run, resolved: Resolved, measured: Measured | None) -> ReportDa
             worst = _worst(test, prediction)
     elif isinstance(measured, BenchmarkComparison):
         rows = tuple(_task_row(measured, task) for task in measured.difference)
+    if retrieval is not None:
+        rows += tuple(
+            ReportRow(f"{name} nDCG@10", None, retrieval.before[name].interval(), after.interval(), gain)
+            for (name, after), gain in zip(retrieval.after.items(), retrieval.difference.values(), strict=True)
+        )
     choices = [f"{key} = {value}: {reason}" for key, value, reason in resolved.reasons]
     return ReportData(
         title=f"{run.recipe}, seed {run.seed}",
@@ -163,7 +177,7 @@ def _write_plots(folder: Path, report: ReportData) -> None:
             figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
+def _card(run: Run, resolved: Resolved, measured: Measured | None, retrieval: RetrievalComparison | None) -> CardData:
     recipe = resolved.recipe
     metrics: list[CardMetric] = []
     protocol = "Nothing was measured."
@@ -182,6 +196,18 @@ def _card(run: Run, resolved: Resolved, measured: Measured | None) -> CardData:
                 interval = span if span.low is not None else None
                 before_value = measured.intervals["before"][task].value
                 metrics.append(CardMetric(task, "spearman_cosine", span.value, interval, before_value))
+    if retrieval is not None:
+        protocol += " Retrieval: mean nDCG@10 × 100, bootstrap over queries."
+        for name, found in retrieval.after.items():
+            metrics.append(
+                CardMetric(
+                    name,
+                    "ndcg_at_10",
+                    float(found.ndcg.mean()),
+                    found.interval(),
+                    float(retrieval.before[name].ndcg.mean()),
+                )
+            )
     objective, scale = recipe.stages[-1].objective, scale_of(resolved.stages[-1])
     loss = build_loss(objective, scale) if objective.name in THROUGH_HEAD and scale is not None else None
     return CardData(

@@ -19,6 +19,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from gradate.data.examples import Examples, Pairs
+from gradate.data.ranked import RankedRows
 from gradate.engine.encoding import count_truncated, without_normalize
 from gradate.engine.features import FeatureCache, cache_folder
 from gradate.engine.precision import Precision
@@ -28,10 +29,12 @@ from gradate.models.head import PairHead
 from gradate.objectives.build import build_objective
 from gradate.objectives.config import ObjectiveConfig
 from gradate.training.callbacks.last_step import LastStepCallback
+from gradate.training.callbacks.mine_negatives import MineNegativesCallback
 from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import LogCallback, RunLog
 from gradate.training.callbacks.stop_signal import StopCallback, StopSignal
 from gradate.training.compilation import training_passes
+from gradate.training.hard_negatives import HardNegatives, ShowingNegatives
 from gradate.training.head_fit import fit_head
 from gradate.training.pair_features import PairFeatures
 from gradate.training.selection import SelectionEvaluator
@@ -267,6 +270,7 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
             evaluator=evaluator,
             callbacks=_callbacks(job, stop),
         )
+        _replace_negatives(job, trainer, checkpoint)
         for unwanted in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(unwanted)
         start_state = trainer.trained_state() if start_value is not None else {}
@@ -297,6 +301,15 @@ def _train(job: _Job, stop: StopSignal) -> StageResult:
         seconds=seconds,
         pairs_per_second=len(job.examples) * float(state.epoch or 0) / seconds if seconds else 0.0,
     )
+
+
+def _replace_negatives(job: _Job, trainer: GradedTrainer, resumed: Path | None) -> None:
+    config = job.stage.negatives
+    if config.replace_every is None or not isinstance(job.examples, RankedRows):
+        return
+    negatives = HardNegatives(job.examples, config)
+    trainer.data_collator = ShowingNegatives(trainer.data_collator, negatives)  # type: ignore[assignment]
+    trainer.add_callback(MineNegativesCallback(negatives, job.body, job.precision, job.log, job.index, resumed))
 
 
 def _resume_point(folder: Path) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from gradate.errors import InputError
 from gradate.objectives.config import ObjectiveConfig
+from gradate.training.hard_negatives import NegativesConfig
 from gradate.training.task import TaskConfig
 
 Auto = Literal["auto"]
@@ -61,7 +62,7 @@ class Stage:
 
     source: str = "pairs"
     """`pairs` (the run's training pairs) or a source name: `nli`, `sts-corpus`, `starter`, a file, …; for `info-nce`
-    also `nli-triplets` and `sentences`."""
+    also `nli-triplets`, `sentences`, and retrieval sets: `scifact`, or one given as `--data beir/NAME=FOLDER`."""
     limit: int | None = None
     """Train on this many examples, drawn by lot, the same for every seed, 1 or more; null: on all."""
     noise: float = 0.0
@@ -69,6 +70,8 @@ class Stage:
     what noisy labels cost."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Loss and its parameters."""
+    negatives: NegativesConfig = field(default_factory=NegativesConfig)
+    """Hard negatives, where the source is a retrieval set."""
     beside: tuple[TaskConfig, ...] = ()
     """Other tasks that train in this stage, each in batches of its own."""
     mix: Literal["alternate", "together"] = "alternate"

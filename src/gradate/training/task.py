@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gradate.errors import InputError
 from gradate.objectives.config import ObjectiveConfig
+from gradate.training.hard_negatives import NegativesConfig
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class TaskConfig:
     """A source name, as `source` of a stage; not `pairs`."""
     objective: ObjectiveConfig = field(default_factory=lambda: ObjectiveConfig(name="info-nce"))
     """Its loss; one that reads no head, which belongs to the stage's own pairs."""
+    negatives: NegativesConfig = field(default_factory=NegativesConfig)
+    """Hard negatives, where the source is a retrieval set."""
     batch_size: int = 16
     """Examples per step and process, 1 or more."""
     limit: int | None = None
@@ -33,6 +36,9 @@ class TaskConfig:
             raise InputError(what, where="beside.objective", remedy="take a loss on the cosine, or info-nce")
         if self.objective.projection:
             raise InputError("a task beside a stage has no projection", where="beside.objective.projection")
+        if self.negatives.replace_every is not None:
+            what = "negatives are replaced for the stage's own queries alone"
+            raise InputError(what, where="beside.negatives", remedy="make the retrieval set the stage's source")
         if self.batch_size < 1:
             raise InputError(f"batch_size = {self.batch_size} must be 1 or more", where="beside.batch_size")
         if self.limit is not None and self.limit < 1:
