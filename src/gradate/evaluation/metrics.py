@@ -130,6 +130,11 @@ def pearson_statistic(gold: Array, score: Array, counts: Array) -> Array:
     return _correlation(a[None, :], b[None, :], counts, constant)
 
 
+def mean_statistic(_gold: Array, score: Array, counts: Array) -> Array:
+    """Mean score for each row of counts, for measures that are a mean over queries and held against nothing."""
+    return np.asarray(counts @ score / counts.sum(axis=1))
+
+
 def mae_statistic(gold: Array, prediction: Array, counts: Array) -> Array:
     """`mae` for each row of counts."""
     return _ratio(counts @ np.abs(gold - prediction), counts.sum(axis=1))

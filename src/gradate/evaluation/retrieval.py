@@ -16,7 +16,7 @@ from gradate.engine.encoding import Encoded, count_truncated, encode_distinct
 from gradate.engine.precision import PrecisionName
 from gradate.engine.search import best, score_blocks, unit_rows
 from gradate.errors import InputError
-from gradate.evaluation.metrics import Array
+from gradate.evaluation.metrics import Array, mean_statistic
 from gradate.evaluation.protocol import open_model
 from gradate.evaluation.ranking import ndcg, recall, reciprocal_rank
 from gradate.evaluation.significance import Interval, bootstrap_interval, paired_difference
@@ -52,7 +52,7 @@ class RetrievalResult:
 
     def interval(self) -> Interval:
         """Mean nDCG@10 with its 95 % bootstrap interval over queries."""
-        return bootstrap_interval(_mean, np.zeros(len(self.ndcg)), self.ndcg)
+        return bootstrap_interval(mean_statistic, np.zeros(len(self.ndcg)), self.ndcg)
 
     def minus(self, other: RetrievalResult) -> Interval:
         """Difference self − other of the mean nDCG@10, by paired bootstrap over queries.
@@ -62,7 +62,7 @@ class RetrievalResult:
         """
         if (self.name, self.queries) != (other.name, other.queries):
             raise InputError(f"{self.name} and {other.name} were measured on different queries")
-        return paired_difference(_mean, np.zeros(len(self.ndcg)), other.ndcg, self.ndcg)
+        return paired_difference(mean_statistic, np.zeros(len(self.ndcg)), other.ndcg, self.ndcg)
 
     def to_json(self) -> dict[str, Any]:
         """The set's entry in the results."""
@@ -213,8 +213,3 @@ def _measure(
             judged = list(relevant.values())
             values.append((ndcg(grades, judged), recall(grades, judged, RANKED), reciprocal_rank(grades)))
     return RetrievalResult(retrieval_set.name, ids, len(documents), *np.array(values).T)
-
-
-def _mean(_gold: Array, score: Array, counts: Array) -> Array:
-    """Mean score of each row of counts, as `significance.resample` asks for it."""
-    return np.asarray(counts @ score / counts.sum(axis=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gradate.runs.reproduction.page import read_tables, table_page, write_table_
 from gradate.runs.reproduction.reproduce import Reproduction, reproduce
 from gradate.runs.reproduction.source import Source
 from gradate.runs.reproduction.spec import TASKS, Claim, Group, Part, Row, TableSpec
+from tests.beir import write_beir
 from tests.senteval_layout import write_layout
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -32,7 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         for a, b in ("ab", "cd", "ef", "gh")
     ]
     (folder / "nli.tsv").write_text("split\tpremise\thypothesis\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    return [str(folder), f"nli={folder / 'nli.tsv'}"]
+    scifact = write_beir(folder / "beir" / "scifact")
+    return [str(folder), f"nli={folder / 'nli.tsv'}", f"beir/scifact={scifact}"]
 
 
 def make_table(encoder_folder: Path) -> TableSpec:
@@ -57,8 +60,10 @@ def make_table(encoder_folder: Path) -> TableSpec:
         Claim("accuracy is kept", "here", "no-worse", of="MSE", than="Cross entropy", metric="accuracy", margin=1.0),
         Claim("both are alike", "here", "flat", of="MSE", others=("Cross entropy",), margin=100.0),
         Claim("trained tasks gain", "here", of="MSE", than="bag of words", metric="trained"),
+        Claim("finds more", "here", of="MSE", than="Cross entropy", metric="scifact"),
+        Claim("finds more than words", "here", of="MSE", than="bag of words", metric="scifact"),
     )
-    part = Part((group,), rows, grades=True)
+    part = Part((group,), rows, grades=True, retrieval=("scifact",))
     return TableSpec("A table", "nowhere", part, part, claims, name="table-t")
 
 
@@ -103,9 +108,11 @@ def test_from_nothing(finished: Path) -> None:
     assert [row["name"] for row in found["rows"]] == ["bag of words", "MSE", "Cross entropy", "cited"]
     first = found["rows"][1]
     assert first["cells"]["average"]["n"] == 2 and first["paper"] == {"average": 74.78} and first["seeds"] == [1, 2]
-    assert first["cells"].keys() == {*TASKS, "average"}
-    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found["verdicts"]] == [True] * 4
+    assert first["cells"].keys() == {*TASKS, "average", "scifact"} and 0 <= first["cells"]["scifact"]["mean"] <= 100
+    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found["verdicts"]] == [True] * 6
     assert found["verdicts"][2]["verdict"] == "holds"
+    assert found["verdicts"][4]["difference"]["seeds"]["n"] == 2
+    assert found["verdicts"][5]["reason"] == "scifact was not measured"
     (machine,) = found["machines"]
     assert "torch" in machine and "cores" in machine
     assert not list((finished / "runs").rglob("model.safetensors")), "models are deleted, evidence is kept"
@@ -125,6 +132,7 @@ def test_again_at_once_to_a_page(
     page = write_table_page(tmp_path / "results", tmp_path / "docs", "table-t")
     text = page.read_text(encoding="utf-8")
     assert text == table_page("table-t", read_tables(tmp_path / "results", "table-t"))
+    assert "scifact nDCG@10" in text and "--data beir" in text
     assert "**holds**" in text and "| MSE |" in text and "*4.00*" in text and str(tmp_path) not in text
     plot = tmp_path / "docs" / "tables" / "table-t-small.svg"
     drawn = plot.read_bytes()
@@ -150,7 +158,7 @@ def test_a_dry_run_judges_what_stands_and_trains_nothing(
     monkeypatch.setattr(measure, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
     found = run(data, seeds=(1, 3), dry_run=True)
     assert [(entry["row"], entry["seed"]) for entry in found.missing] == [("tiny: MSE", 3), ("tiny: Cross entropy", 3)]
-    assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 4 and not found.failed
+    assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 6 and not found.failed
     kept = json.loads((tmp_path / "results" / "tables" / "table-t.small.json").read_text(encoding="utf-8"))
     assert kept == json.loads(json.dumps(found.to_json()))
 
@@ -197,12 +205,14 @@ def test_bad_seeds(table: TableSpec) -> None:
 def test_what_a_row_lacks(monkeypatch: pytest.MonkeyPatch, data: list[str]) -> None:
     part = spec.load_table("table-3").small
     unsupervised = spec.row_recipe(part, next(row for row in part.rows if row.name == "SimCSE, unsupervised"))
-    assert "sentences=FILE" in str(Source(tuple(data)).lacks(unsupervised, grades=False))
-    assert "nli=FILE" in str(Source((data[0],)).lacks(None, grades=True))
-    assert Source((), hub=True).lacks(unsupervised, grades=True) is None
+    graded, ranked = replace(part, grades=True), replace(part, retrieval=("scifact",))
+    assert "sentences=FILE" in str(Source(tuple(data[:2])).lacks(unsupervised, part))
+    assert "nli=FILE" in str(Source((data[0],)).lacks(None, graded))
+    assert "beir/scifact=FOLDER" in str(Source(tuple(data[:2])).lacks(None, ranked))
+    assert Source((), hub=True).lacks(unsupervised, graded) is None
 
 
 def test_bag_of_words_is_measured_without_a_model(data: list[str]) -> None:
-    found = measure.measure_baseline("bag-of-words", 0, Source(tuple(data)))
+    found = measure.measure_baseline("bag-of-words", 0, Source(tuple(data)), spec.load_table("codiemb").small)
     assert all(np.all((scores >= 0) & (scores <= 1 + 1e-9)) for scores in found.scores.values())
-    assert found.minutes is None and found.grades is None
+    assert found.minutes is None and found.grades is None and found.retrieval is None

@@ -42,6 +42,7 @@ class SeedResult:
         environment: Processor, precision and versions.
         scores: Cosines by task.
         grades: Predicted grade values on the grades' pairs; None where there is no head, or they are not measured.
+        retrieval: nDCG@10 × 100 of every query by retrieval set; None where it is not measured.
     """
 
     average: float | None
@@ -51,10 +52,13 @@ class SeedResult:
     environment: Mapping[str, Any]
     scores: Mapping[str, Array]
     grades: Array | None = None
+    retrieval: Mapping[str, Array] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON form, without the scores."""
+        found = {name: np.round(values, 3).tolist() for name, values in (self.retrieval or {}).items()}
         return {
+            **({"retrieval": found} if found else {}),
             "average": self.average,
             "tasks": dict(self.tasks),
             "selection": None if self.selection is None else dict(self.selection),
@@ -127,7 +131,12 @@ def read_cell(folder: Path, key: str) -> Cell | None:
         raise InputError(f"holds the key {found['key']}", where=path, remedy="restore its name, or delete it")
     scores, grades = _read_scores(path, list(found["tasks"]), found["sizes"], [int(s) for s in found["seeds"]])
     seeds = {
-        int(seed): SeedResult(**entry, scores=scores[int(seed)], grades=grades.get(int(seed)))
+        int(seed): SeedResult(
+            **{key: value for key, value in entry.items() if key != "retrieval"},
+            scores=scores[int(seed)],
+            grades=grades.get(int(seed)),
+            retrieval={name: np.array(values) for name, values in entry.get("retrieval", {}).items()} or None,
+        )
         for seed, entry in found["seeds"].items()
     }
     return Cell(key, found["name"], found["recipe"], found["data"], seeds)

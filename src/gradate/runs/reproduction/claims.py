@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gradate.evaluation.metrics import Array, Statistic, accuracy_statistic, mae_statistic, qwk_statistic
+from gradate.data.locations import RETRIEVAL_SETS
+from gradate.evaluation.metrics import (
+    Array,
+    Statistic,
+    accuracy_statistic,
+    mae_statistic,
+    mean_statistic,
+    qwk_statistic,
+)
 from gradate.evaluation.significance import Resampled
 from gradate.evaluation.systems import AVERAGE, Arena, Difference, System, seed_spread
 from gradate.evaluation.verdict import judge
@@ -38,7 +46,8 @@ def evidence(
         digest.update(repr((row, cell.key, cell.data["benchmark"], cell.data.get("grades"))).encode())
         for seed, result in cell.seeds.items():
             digest.update(repr((seed, list(result.scores))).encode())
-            for values in (*result.scores.values(), *([] if result.grades is None else [result.grades])):
+            grades = [] if result.grades is None else [result.grades]
+            for values in (*result.scores.values(), *grades, *(result.retrieval or {}).values()):
                 digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return digest.hexdigest()[:16]
 
@@ -102,6 +111,9 @@ class _Arenas:
         if kind not in self._made:
             if kind == "seven":
                 self._made[kind] = Arena(self.source.tasks(), resamples=self.resamples)
+            elif kind in RETRIEVAL_SETS:
+                task = self.source.retrieval_task(kind)
+                self._made[kind] = Arena(task, statistic=mean_statistic, resamples=self.resamples)
             else:
                 statistic = _of_grades(kind, self.source)
                 self._made[kind] = Arena(self.source.graded_task(), statistic=statistic, resamples=self.resamples)
@@ -118,9 +130,11 @@ def _of_grades(metric: str, source: Source) -> Statistic:
 
 def _judge(claim: Claim, cells: Mapping[str, Cell], arenas: _Arenas) -> dict[str, Any]:
     arena = arenas.of(claim.metric)
-    if claim.metric not in ON_TASKS and any(
-        result.grades is None for cell in cells.values() for result in cell.seeds.values()
-    ):
+    results = [result for cell in cells.values() for result in cell.seeds.values()]
+    if claim.metric in RETRIEVAL_SETS:
+        if any(claim.metric not in (result.retrieval or {}) for result in results):
+            return {"verdict": "undecided", "reason": f"{claim.metric} was not measured"}
+    elif claim.metric not in ON_TASKS and any(result.grades is None for result in results):
         return {"verdict": "undecided", "reason": "grades were not measured"}
     systems = {name: _system(name, cell, claim.metric) for name, cell in cells.items()}
     if claim.kind == "flat":
@@ -187,6 +201,8 @@ def _system(name: str, cell: Cell, metric: str) -> System:
     seeds = () if list(cell.seeds) == [0] else tuple(cell.seeds)
     if metric in ON_TASKS:
         scores = {task: np.stack([result.scores[task] for result in results]) for task in TASKS}
+    elif metric in RETRIEVAL_SETS:
+        scores = {metric: np.stack([result.retrieval[metric] for result in results if result.retrieval is not None])}
     else:
         scores = {GRADES_SOURCE: np.stack([result.grades for result in results if result.grades is not None])}
     return System(f"{name} {cell.key}", scores, seeds)

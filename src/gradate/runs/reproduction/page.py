@@ -90,7 +90,8 @@ def _command(spec: TableSpec, scale: str) -> str:
     if spec.columns == "memory":
         return f"{COMMAND}\n{command}"
     data = "--data raw --data nli=nli.tsv.gz --data sentences=sentences.tsv.gz" if scale == "small" else "--hub"
-    return f"{command} --seeds 1,2,3 {data}"
+    sets = " --data beir" if (spec.small if scale == "small" else spec.full).retrieval else ""
+    return f"{command} --seeds 1,2,3 {data}{sets}"
 
 
 _RULE = (
@@ -105,19 +106,28 @@ def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
     if spec.columns == "memory":
         return _memory_table(rows)
     tasks = list(TASKS) if spec.columns == "tasks" else []
+    sets = [name for name in spec.small.retrieval if any(name in row["cells"] for row in rows)]
     papers = any(row["paper"] and not row["cited"] for row in rows)
-    head = ["", *tasks, AVERAGE, *(["paper"] if papers else []), "seeds", "min/run"]
+    head = [
+        "",
+        *tasks,
+        AVERAGE,
+        *(f"{name} nDCG@10" for name in sets),
+        *(["paper"] if papers else []),
+        "seeds",
+        "min/run",
+    ]
     body = []
     for row in rows:
         cells, paper = row["cells"], row["paper"] or {}
         seeds = ", ".join(f"{seed}{'*' if seed in row['kept_start'] else ''}" for seed in row["seeds"]) or "–"
         if row["cited"]:
-            figures = [f"*{paper[t]:.2f}*" if t in paper else "" for t in (*tasks, AVERAGE)]
+            figures = [f"*{paper[t]:.2f}*" if t in paper else "" for t in (*tasks, AVERAGE, *sets)]
             body.append([f"{row['name']} (cited)", *figures, *([""] if papers else []), "", ""])
             continue
         minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
         shown = f"{paper[AVERAGE]:.2f} {row['paper_name'] or ''}".strip() if paper else ""
-        figures = [_cell(cells.get(column)) for column in (*tasks, AVERAGE)]
+        figures = [_cell(cells.get(column)) for column in (*tasks, AVERAGE, *sets)]
         body.append([row["name"], *figures, *([shown] if papers else []), seeds, minutes])
     note = "\n\n\\* No checkpoint beat the start on the selection set, so the start was kept."
     return _markdown(head, body) + (note if any(row["kept_start"] for row in rows) else "")

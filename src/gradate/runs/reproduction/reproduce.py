@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gradate.errors import GradateError, InputError, Interrupted
 from gradate.evaluation.systems import AVERAGE
 from gradate.runs.folder import read_json, write_json
@@ -49,6 +51,8 @@ class ShownRow:
         seeds = list(self.cell.seeds.values())
         columns: dict[str, list[float | None]] = {task: [s.tasks[task] for s in seeds] for task in TASKS}
         columns[AVERAGE] = [s.average for s in seeds]
+        for name in seeds[0].retrieval or {}:
+            columns[name] = [float(np.mean(s.retrieval[name])) if s.retrieval else None for s in seeds]
         return {name: _spread(values) for name, values in columns.items()}
 
     def paper(self) -> dict[str, float] | None:
@@ -195,7 +199,7 @@ def reproduce(
     kept = folder / "tables" / f"{table}.{scale}.json"
     notes: list[str] = []
     stands = any(row.cells() for row in rows)
-    if stands and (spec.columns == "memory" or source.lacks(None, grades=part.grades) is None):
+    if stands and (spec.columns == "memory" or source.lacks(None, part) is None):
         cells = {(row.row.group, row.name): row.cell for row in rows if row.cell is not None}
         peaks = {(row.row.group, row.name): row.peak for row in rows if row.peak is not None}
         basis = evidence(spec.claims, cells, peaks, resamples=resamples)
@@ -234,7 +238,7 @@ def _stand(job: _Job, row: Row) -> ShownRow:
     cell = read_cell(job.cells, key)
     wanted = job.seeds if recipe is not None or row.baseline == "shallow" else (0,)
     lacking = [seed for seed in wanted if cell is None or seed not in cell.seeds]
-    lacks = job.source.lacks(recipe, grades=job.part.grades)
+    lacks = job.source.lacks(recipe, job.part)
     if lacks is None and cell is not None:
         where = (job.spec.name, row.group, row.name)
         require_same_data(dict(cell.data), {"benchmark": job.source.benchmark.fingerprint()}, where)
@@ -263,7 +267,7 @@ def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None
     folder = RUNS / key / f"seed-{seed}"
     if recipe is None:
         assert row.baseline is not None
-        result = measure.measure_baseline(row.baseline, seed, job.source)
+        result = measure.measure_baseline(row.baseline, seed, job.source, job.part)
         data: dict[str, Any] = {}
     else:
         result = measure.measure_recipe(
@@ -271,7 +275,7 @@ def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None
             seed,
             job.source,
             folder=folder,
-            grades=job.part.grades,
+            part=job.part,
             resume=job.resume,
             trust_remote_code=job.trust_remote_code,
             observer=job.observer,
@@ -281,6 +285,8 @@ def _run(job: _Job, row: Row, recipe: Recipe | None, key: str, cell: Cell | None
     data["benchmark"] = job.source.benchmark.fingerprint()
     if result.grades is not None:
         data["grades"] = job.source.grades.fingerprint()
+    if result.retrieval is not None:
+        data["retrieval"] = {name: job.source.retrieval[name].fingerprint() for name in result.retrieval}
     text = "" if recipe is None else recipe.to_yaml()
     grown = (cell or Cell(key, f"{row.group} {row.name}", text, data)).with_seed(seed, result)
     write_cell(job.cells, grown)

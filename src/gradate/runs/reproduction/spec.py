@@ -16,7 +16,6 @@ from gradate.runs.schema import build, nearest
 Scale: TypeAlias = Literal["small", "full"]
 Baseline: TypeAlias = Literal["bundled", "shallow", "bag-of-words"]
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
-METRICS = ("average", "trained", "accuracy", "mae", "qwk")
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,9 @@ class Claim:
     """For `flat`: the other rows."""
     groups: tuple[str, ...] = ()
     """Groups to judge it in; empty: all that have the rows."""
-    metric: Literal["average", "trained", "accuracy", "mae", "qwk"] = "average"
+    metric: Literal["average", "trained", "accuracy", "mae", "qwk", "scifact", "cranfield"] = "average"
     """`average` of the seven sets; `trained`: what STS-B and SICK-R have over the average of the other five;
-    `accuracy`, `mae`, `qwk` of grades on NLI dev pairs."""
+    `accuracy`, `mae`, `qwk` of grades on NLI dev pairs; `scifact`, `cranfield`: mean nDCG@10."""
     margin: float = 0.0
     """See `kind`."""
 
@@ -107,6 +106,8 @@ class Part:
     """Rows, in order."""
     grades: bool = False
     """Whether grades on NLI dev pairs are measured beside the seven sets."""
+    retrieval: tuple[str, ...] = ()
+    """Retrieval sets whose nDCG@10 is measured beside them."""
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
