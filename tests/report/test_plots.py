@@ -11,6 +11,7 @@ import torch
 
 from gradate.objectives.config import ObjectiveConfig
 from gradate.objectives.pair import build_loss
+from gradate.report.negatives_plot import negatives_plot
 from gradate.report.plots import error_plot, learning_plot, loss_plot, loss_values, prediction_plot
 from gradate.report.style import to_svg
 from gradate.scale import LabelScale
@@ -82,6 +83,15 @@ def test_the_best_of_an_error_is_its_lowest() -> None:
     log = [{"stage": 1, "step": s, "selection": v, "metric": "mae_head"} for s, v in ((1, 0.9), (2, 0.25), (3, 0.5))]
     figure = learning_plot(log)
     assert figure is not None and "best 0.25" in to_svg(figure, "x")
+
+
+def test_hard_negatives_by_update() -> None:
+    looks = [{"mean_cosine": 0.5, "replaced": 0, "queries": 8}, {"mean_cosine": 0.3, "replaced": 2, "queries": 8}]
+    log = [{"stage": 1, "step": 50 * i, "hard_negatives": look} for i, look in enumerate(looks)]
+    figure = negatives_plot([{"stage": 1, "step": 1, "loss": 0.5}, *log])
+    assert figure is not None and len(figure.axes) == 2
+    assert figure.axes[1].collections[0].get_segments()[1][1][1] == 25
+    assert negatives_plot([{"stage": 1, "step": 1, "loss": 0.5}]) is None
 
 
 def test_svg_carries_no_date_no_address_and_repeats(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradate.evaluation.metrics import Array, confusion
 from gradate.evaluation.significance import Interval
+from gradate.report.negatives_plot import negatives_plot
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
 from gradate.report.style import to_svg
 from gradate.scale import LabelScale
@@ -206,6 +207,9 @@ def _figures(data: ReportData) -> str:
     learning = learning_plot(data.log) if data.log else None
     if learning is not None:
         figures.append(_figure(learning, "Learning curves"))
+    negatives = negatives_plot(data.log)
+    if negatives is not None:
+        figures.append(_figure(negatives, "Hard negatives"))
     if data.objective:
         loss = None if data.scale is None else loss_plot(data.objective, data.scale)
         if loss is not None:

@@ -18,6 +18,7 @@ from gradate.objectives.config import THROUGH_HEAD
 from gradate.objectives.pair import build_loss
 from gradate.report.html import ReportData, ReportRow, write_report
 from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
+from gradate.report.negatives_plot import negatives_plot
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
 from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison, RetrievalComparison
 from gradate.runs.environment import environment
@@ -166,7 +167,7 @@ def _stage_notes(run: Run) -> list[str]:
 
 def _write_plots(folder: Path, report: ReportData) -> None:
     folder.mkdir(exist_ok=True)
-    figures = {"learning": learning_plot(report.log)}
+    figures = {"learning": learning_plot(report.log), "negatives": negatives_plot(report.log)}
     if report.scale is not None:
         figures["loss"] = loss_plot(report.objective, report.scale)
     if report.scale is not None and report.gold is not None and report.prediction is not None:
