@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,20 @@ from gradate.data.examples import Examples, Pairs
 from gradate.data.locations import DataLocations
 from gradate.engine.precision import Precision, resolve_precision
 from gradate.errors import GradateError, InputError, Interrupted
-from gradate.evaluation.protocol import evaluate
-from gradate.evaluation.results import Evaluation
-from gradate.evaluation.retrieval import RetrievalResult, evaluate_retrieval
 from gradate.models.backends import is_exported
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
 from gradate.models.pooling import with_pooling
 from gradate.models.shallow import NAME as SHALLOW
 from gradate.models.shallow import shallow_encoder
-from gradate.runs.comparison import RetrievalComparison, baseline_scores, compare, compare_benchmark, model_scores
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
+from gradate.runs.measurement import Measurement, compare_measurements, take_measurement
 from gradate.runs.plan import Plan, plan, planned_updates
 from gradate.runs.recipe import Recipe, load_recipe, parse_recipe, recipe_text
 from gradate.runs.resolve import PairFiles, Resolved, resolve, scale_of
 from gradate.runs.results import Run, Runs
-from gradate.runs.write_up import Measured, objective_json, write_up
+from gradate.runs.write_up import objective_json, write_up
 from gradate.scale import LabelScale
 from gradate.training.callbacks.observer import Observer, SilentObserver
 from gradate.training.callbacks.run_log import RunLog
@@ -46,7 +43,7 @@ from gradate.training.stage import Stage
 class Shared:
     """What several seeds have in common: the measurement before, and a first stage that no seed touches."""
 
-    before: dict[str, Any] = field(default_factory=dict)
+    before: Measurement | None = None
     first_stage: tuple[dict[str, torch.Tensor], StageResult, list[dict[str, Any]]] | None = None
 
 
@@ -223,21 +220,17 @@ def _execute(job: _Job, folder: Path, seed: int, stop: StopSignal) -> Run:
     job.observer.note(f"precision {precision.name}: {precision.reason}")
     _drop_other_head(job, model)
     # Random weights differ by the seed, so their measurement is nobody else's.
-    kept = job.shared.before if recipe.encoder != SHALLOW else {}
-    before, found_before = _measure(job, model, kept), _measure_retrieval(job, model, kept)
+    before = job.shared.before
+    if before is None or recipe.encoder == SHALLOW:
+        before = job.shared.before = take_measurement(job.resolved, model, job.locations)
     stages = _train_stages(job, folder, seed, model, precision, stop)
     model.objective = {**objective_json(job.resolved), "recipe": job.name, "seed": seed}
     _remember_prompt(model, recipe.stages[-1].prompts)
-    after = _measure(job, model, {})
-    measured = _compared(job.resolved, before, after)
-    nothing: dict[str, Any] = {"before": None, "after": None, "difference": None}
-    metrics = measured.to_json() if measured is not None else nothing
-    retrieval = RetrievalComparison(found_before, _measure_retrieval(job, model, {})) if found_before else None
-    if retrieval is not None:
-        metrics["retrieval"] = retrieval.to_json()
+    measured = compare_measurements(job.resolved, before, take_measurement(job.resolved, model, job.locations))
+    metrics = measured.to_json()
     seconds = time.perf_counter() - started
     run = Run(folder, job.name, seed, tuple(stages), metrics, seconds)
-    write_up(run, model, job.resolved, measured, retrieval)
+    write_up(run, model, job.resolved, measured)
     write_json(folder / "metrics.json", {**metrics, "stages": [s.to_json() for s in stages], "seconds": seconds})
     return run
 
@@ -359,44 +352,3 @@ def _remember_prompt(model: GradedModel, prompt: str | None) -> None:
         # A model trained behind a prompt must be used behind it, in plain sentence-transformers too.
         model.encoder.prompts = {**model.encoder.prompts, "graded": prompt}
         model.encoder.default_prompt_name = "graded"
-
-
-def _measure(job: _Job, model: GradedModel, kept: dict[str, Any]) -> Any:
-    """Scores on the test pairs, or the seven sets; None where there is nothing to measure on."""
-    if job.resolved.recipe.evaluation.source == "none":
-        return None
-    if "value" not in kept:
-        recipe, test = job.resolved.recipe, job.resolved.test
-        if recipe.evaluation.source == "seven-sts":
-            kept["value"] = evaluate(
-                model,
-                benchmark="seven-sts",
-                data=job.locations,
-                aggregation=recipe.evaluation.aggregation,
-                precision=recipe.precision,
-            )
-        else:
-            train = job.resolved.stages[-1]
-            kept["value"] = None if test is None or not isinstance(train, Pairs) else model_scores(model, test, train)
-    return kept["value"]
-
-
-def _measure_retrieval(job: _Job, model: GradedModel, kept: dict[str, Any]) -> dict[str, RetrievalResult]:
-    """Results of the retrieval sets that are measured beside the pairs."""
-    if "retrieval" not in kept:
-        wanted = job.resolved.recipe.evaluation
-        names = wanted.retrieval if wanted.source != "none" else ()
-        evaluations = [evaluate_retrieval(model, name, data=job.locations) for name in names]
-        kept["retrieval"] = {name: found for each in evaluations for name, found in each.tasks.items()}
-    results: dict[str, RetrievalResult] = kept["retrieval"]
-    return results
-
-
-def _compared(resolved: Resolved, before: Any, after: Any) -> Measured | None:
-    resamples = resolved.recipe.evaluation.intervals
-    if isinstance(before, Evaluation) and isinstance(after, Evaluation):
-        return compare_benchmark(before, after, resamples=resamples)
-    train = resolved.stages[-1]
-    if before is None or after is None or resolved.test is None or not isinstance(train, Pairs):
-        return None
-    return compare(before, after, baseline_scores(resolved.test, train), resamples=resamples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +20,15 @@ from gradate.report.html import ReportData, ReportRow, write_report
 from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
 from gradate.report.negatives_plot import negatives_plot
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
-from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison, RetrievalComparison
+from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison
 from gradate.runs.environment import environment
+from gradate.runs.measurement import Measured
 from gradate.runs.resolve import Resolved, scale_of
 from gradate.runs.results import Run
 from gradate.training.callbacks.run_log import RunLog
 
 WORST_SHOWN = 12
 
-Measured: TypeAlias = Comparison | BenchmarkComparison
 """The comparison on test pairs, or that on a benchmark."""
 
 
@@ -36,8 +36,7 @@ def write_up(
     run: Run,
     model: GradedModel,
     resolved: Resolved,
-    measured: Measured | None,
-    retrieval: RetrievalComparison | None = None,
+    measured: Measured,
 ) -> None:
     """Write `model/`, `predictions/`, `plots/` and `report.html` of a finished run.
 
@@ -45,12 +44,11 @@ def write_up(
         run: The run; its folder exists.
         model: The tuned model.
         resolved: Recipe and data.
-        measured: What was measured; None where nothing was.
-        retrieval: What was measured on retrieval sets; None where nothing was.
+        measured: What was measured before and after.
     """
-    model.save(run.model, card=model_card(_card(run, resolved, measured, retrieval)), overwrite=True)
-    _write_predictions(run.folder / "predictions", resolved.test, measured)
-    report = _report(run, resolved, measured, retrieval)
+    model.save(run.model, card=model_card(_card(run, resolved, measured)), overwrite=True)
+    _write_predictions(run.folder / "predictions", resolved.test, measured.pairs)
+    report = _report(run, resolved, measured)
     _write_plots(run.folder / "plots", report)
     write_report(run.report, report)
 
@@ -60,7 +58,7 @@ def objective_json(resolved: Resolved) -> dict[str, Any]:
     return resolved.recipe.stages[-1].objective.parameters()
 
 
-def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | None) -> None:
+def _write_predictions(folder: Path, test: Pairs | None, measured: Comparison | BenchmarkComparison | None) -> None:
     folder.mkdir(exist_ok=True)
     if isinstance(measured, Comparison) and test is not None:
         columns: dict[str, Any] = {"text1": list(test.text1), "text2": list(test.text2), "grade": test.grades}
@@ -76,26 +74,26 @@ def _write_predictions(folder: Path, test: Pairs | None, measured: Measured | No
             pq.write_table(pa.table(table), folder / f"{name}.parquet")
 
 
-def _report(
-    run: Run, resolved: Resolved, measured: Measured | None, retrieval: RetrievalComparison | None
-) -> ReportData:
+def _report(run: Run, resolved: Resolved, measured: Measured) -> ReportData:
     scale, test = scale_of(resolved.stages[-1]), resolved.test
     known = environment()
     gold = prediction = None
     worst: tuple[tuple[str, str, str, float], ...] = ()
     rows: tuple[ReportRow, ...] = ()
-    if isinstance(measured, Comparison) and test is not None:
-        rows = tuple(_row(measured, metric) for metric in FLAT)
-        gold = measured.after.gold
-        if measured.after.from_head and measured.after.prediction is not None:
-            prediction = measured.after.prediction
+    if isinstance(measured.pairs, Comparison) and test is not None:
+        rows = tuple(_row(measured.pairs, metric) for metric in FLAT)
+        gold = measured.pairs.after.gold
+        if measured.pairs.after.from_head and measured.pairs.after.prediction is not None:
+            prediction = measured.pairs.after.prediction
             worst = _worst(test, prediction)
-    elif isinstance(measured, BenchmarkComparison):
-        rows = tuple(_task_row(measured, task) for task in measured.difference)
-    if retrieval is not None:
+    elif isinstance(measured.pairs, BenchmarkComparison):
+        rows = tuple(_task_row(measured.pairs, task) for task in measured.pairs.difference)
+    if measured.retrieval is not None:
         rows += tuple(
-            ReportRow(f"{name} nDCG@10", None, retrieval.before[name].interval(), after.interval(), gain)
-            for (name, after), gain in zip(retrieval.after.items(), retrieval.difference.values(), strict=True)
+            ReportRow(f"{name} nDCG@10", None, measured.retrieval.before[name].interval(), after.interval(), gain)
+            for (name, after), gain in zip(
+                measured.retrieval.after.items(), measured.retrieval.difference.values(), strict=True
+            )
         )
     choices = [f"{key} = {value}: {reason}" for key, value, reason in resolved.reasons]
     return ReportData(
@@ -178,35 +176,35 @@ def _write_plots(folder: Path, report: ReportData) -> None:
             figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def _card(run: Run, resolved: Resolved, measured: Measured | None, retrieval: RetrievalComparison | None) -> CardData:
+def _card(run: Run, resolved: Resolved, measured: Measured) -> CardData:
     recipe = resolved.recipe
     metrics: list[CardMetric] = []
     protocol = "Nothing was measured."
-    if isinstance(measured, Comparison) and resolved.test is not None:
+    if isinstance(measured.pairs, Comparison) and resolved.test is not None:
         protocol = f"Paired bootstrap over the {len(resolved.test):,} pairs of {resolved.test.name}, 95 % intervals."
         for metric in FLAT:
-            span, before = (measured.intervals[system].get(metric) for system in ("after", "before"))
+            span, before = (measured.pairs.intervals[system].get(metric) for system in ("after", "before"))
             if span is not None and span.value is not None:
                 value_before = before.value if before is not None else None
                 metrics.append(CardMetric(resolved.test.name, metric, span.value, span, value_before))
-    elif isinstance(measured, BenchmarkComparison):
-        after = measured.after
+    elif isinstance(measured.pairs, BenchmarkComparison):
+        after = measured.pairs.after
         protocol = f"seven-sts, aggregation {after.aggregation}, cosine, Spearman × 100, {after.precision}."
-        for task, span in measured.intervals["after"].items():
+        for task, span in measured.pairs.intervals["after"].items():
             if span.value is not None:
                 interval = span if span.low is not None else None
-                before_value = measured.intervals["before"][task].value
+                before_value = measured.pairs.intervals["before"][task].value
                 metrics.append(CardMetric(task, "spearman_cosine", span.value, interval, before_value))
-    if retrieval is not None:
+    if measured.retrieval is not None:
         protocol += " Retrieval: mean nDCG@10 × 100, bootstrap over queries."
-        for name, found in retrieval.after.items():
+        for name, found in measured.retrieval.after.items():
             metrics.append(
                 CardMetric(
                     name,
                     "ndcg_at_10",
                     float(found.ndcg.mean()),
                     found.interval(),
-                    float(retrieval.before[name].ndcg.mean()),
+                    float(measured.retrieval.before[name].ndcg.mean()),
                 )
             )
     objective, scale = recipe.stages[-1].objective, scale_of(resolved.stages[-1])
