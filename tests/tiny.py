@@ -1,4 +1,4 @@
-"""A sentence-transformers model of a few kilobytes, built offline in well under a second."""
+"""Models of a few kilobytes, an encoder and decoders, built offline in well under a second."""
 
 from __future__ import annotations
 
@@ -11,12 +11,26 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Tokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaTokenizer,
+    MistralConfig,
+    MistralForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = tuple(string.ascii_lowercase)
 VOCABULARY = {token: i for i, token in enumerate((*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS)))}
 DIMENSION = 32
+SIGNS = (*string.ascii_letters, *" .,:?\"'")
 
 
 def tiny_encoder(folder: Path | str | None = None, *, seed: int = 0, normalize: bool = True) -> SentenceTransformer:
@@ -38,6 +52,29 @@ def tiny_encoder(folder: Path | str | None = None, *, seed: int = 0, normalize: 
     if folder is not None:
         encoder.save_pretrained(str(folder), create_model_card=False)
     return encoder.eval()
+
+
+def tiny_decoder(folder: Path | str, kind: str = "llama", *, seed: int = 0) -> Path:
+    """A random causal language model of two layers and width 32 over single signs, as checkpoints lie on the Hub.
+
+    Args:
+        folder: Where to save the checkpoint: configuration, weights and tokenizer, and nothing of
+            sentence-transformers.
+        kind: `llama` and `mistral`, whose tokenizer puts a space before a text and has no token to pad with, or `opt`.
+        seed: Seed of the weights; the caller's random state is left as it was.
+    """
+    if kind == "opt":
+        names = {name: "</s>" for name in ("bos_token", "eos_token", "unk_token")}
+        vocabulary = {token: i for i, token in enumerate(("<pad>", "</s>", "Ġ", *SIGNS))}
+        tokenizer = GPT2Tokenizer(vocab=vocabulary, merges=[], add_bos_token=True, pad_token="<pad>", **names)
+    else:
+        vocabulary = {token: i for i, token in enumerate(("<unk>", "<s>", "</s>", "▁", *SIGNS))}
+        tokenizer = LlamaTokenizer(vocab=vocabulary, merges=[], add_bos_token=True)
+    tokenizer.save_pretrained(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        _causal(kind, len(vocabulary)).save_pretrained(folder)
+    return Path(folder)
 
 
 def set_dropout(encoder: SentenceTransformer, probability: float) -> None:
@@ -77,3 +114,19 @@ def _bert(seed: int) -> BertModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BertModel(config).eval()
+
+
+def _causal(kind: str, words: int) -> PreTrainedModel:
+    size = {
+        "vocab_size": words,
+        "hidden_size": DIMENSION,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 128,
+    }
+    if kind == "opt":
+        return OPTForCausalLM(OPTConfig(**size, ffn_dim=64, word_embed_proj_dim=DIMENSION, dropout=0.0))
+    size |= {"num_key_value_heads": 2, "intermediate_size": 64}
+    if kind == "mistral":
+        return MistralForCausalLM(MistralConfig(**size, sliding_window=64))
+    return LlamaForCausalLM(LlamaConfig(**size))

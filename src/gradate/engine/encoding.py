@@ -210,8 +210,10 @@ def count_truncated(encoder: SentenceTransformer, texts: Sequence[str]) -> int:
     limit = encoder.max_seq_length
     if limit is None or not hasattr(encoder.tokenizer, "model_max_length"):
         return 0
-    # A token covers at least one byte, so a text of fewer bytes than tokens allowed needs no tokenizer.
-    candidates = [text for text in dict.fromkeys(texts) if len(text.encode()) + 2 > limit]
+    # A token covers at least one byte, or the space that some tokenizers put before a text, so a text of fewer bytes
+    # than tokens allowed needs no tokenizer.
+    most = limit - encoder.tokenizer.num_special_tokens_to_add() - 1
+    candidates = [text for text in dict.fromkeys(texts) if len(text.encode()) > most]
     if not candidates:
         return 0
     tokens = encoder.tokenizer(candidates, truncation=False, padding=False, verbose=False)["input_ids"]

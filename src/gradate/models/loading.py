@@ -22,6 +22,7 @@ from gradate.errors import InputError
 from gradate.models.backends import BackendName, find_graph, open_exported, require
 from gradate.models.bundled import bundled_path
 from gradate.models.head import HEAD_FOLDER
+from gradate.models.tokenizer import provide_padding
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill")
 # What a trainer leaves beside a model; no part of its weights.
@@ -102,6 +103,7 @@ def open_encoder(
         raise InputError(reason, where=where, remedy="restore the folder from its source") from error
     if backend is None and not trust_remote_code:
         _check_class(encoder, folder, where)
+    provide_padding(encoder)
     # Else sentence-transformers asks the Hub about the base model whenever it writes a model card.
     encoder.model_card_data.local_files_only = True
     return encoder.eval()

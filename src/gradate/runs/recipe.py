@@ -13,6 +13,7 @@ import yaml
 
 from gradate.errors import InputError
 from gradate.models.concatenation import CONCATENATIONS
+from gradate.models.template import template_text
 from gradate.runs.schema import build, nearest, to_mapping
 from gradate.training.stage import Stage
 
@@ -70,8 +71,11 @@ class Recipe:
     """What the recipe is for, with its source."""
     encoder: str = "bundled"
     """`bundled`, a folder, a Hub name, or `shallow`: two layers over the bundled vocabulary, random by the seed."""
-    pooling: Literal["own", "mean", "cls"] = "own"
-    """How tokens become one embedding: as the encoder does by itself, their mean, or the first one's."""
+    pooling: Literal["own", "mean", "cls", "last-token"] = "own"
+    """How tokens become one embedding: as the encoder does by itself, their mean, the first or the last one's."""
+    template: str | None = None
+    """What every text is put into, in training and ever after: `prompt-eol`, `prompt-sth`, `prompt-sum`, or a text of
+    your own that holds `{text}` once; null: the encoder reads the text as it stands."""
     head: HeadConfig = field(default_factory=HeadConfig)
     """Shape of the pair head."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -84,6 +88,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.stages:
             raise InputError("a recipe needs at least one stage", where="stages")
+        if self.template is not None:
+            template_text(self.template)
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed = {self.seed} is out of range", where="seed", remedy="0 to 4294967295")
         classifiers = {stage.objective.is_classifier for stage in self.stages if stage.objective.needs_head}

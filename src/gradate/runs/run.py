@@ -23,6 +23,7 @@ from gradate.models.head import PairHead
 from gradate.models.pooling import with_pooling
 from gradate.models.shallow import NAME as SHALLOW
 from gradate.models.shallow import shallow_encoder
+from gradate.models.tokenizer import check_room, with_template
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
 from gradate.runs.measurement import Measurement, compare_measurements, take_measurement
@@ -247,6 +248,10 @@ def _open_model(recipe: Recipe, seed: int, trust_remote_code: bool) -> GradedMod
         raise InputError("an exported model cannot be trained", where=recipe.encoder, remedy=remedy)
     if recipe.pooling != "own":
         model.encoder = with_pooling(model.encoder, recipe.pooling)
+    if recipe.template is not None:
+        model.encoder = with_template(model.encoder, recipe.template)
+    for number, stage in enumerate(recipe.stages, start=1):
+        check_room(model.encoder, stage.max_length, where=f"stages.{number}.max_length")
     return model
 
 

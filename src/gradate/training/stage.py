@@ -13,6 +13,7 @@ from gradate.training.hard_negatives import NegativesConfig
 from gradate.training.task import TaskConfig
 
 Auto = Literal["auto"]
+ALL_LINEAR = "all-linear"
 METRICS = ("spearman_cosine", "pearson_cosine", "spearman_head", "mae_head")
 
 
@@ -27,9 +28,13 @@ class LoraConfig:
     dropout: float = 0.0
     """Dropout on the adapters' input, 0 to below 1."""
     target_modules: tuple[str, ...] = ()
-    """Names of the linear layers to adapt; empty: peft's choice for the architecture."""
+    """Names of the linear layers to adapt; `[all-linear]`: every one but a layer over the vocabulary; empty: peft's
+    choice for the architecture."""
 
     def __post_init__(self) -> None:
+        if ALL_LINEAR in self.target_modules and len(self.target_modules) > 1:
+            what = f"{ALL_LINEAR} leaves no other layer to name"
+            raise InputError(what, where="lora.target_modules", remedy=f"[{ALL_LINEAR}], or names alone")
         _require(self.r >= 1, "lora.r", self.r, "1 or more")
         _require(math.isfinite(self.alpha) and self.alpha > 0, "lora.alpha", self.alpha, "above 0")
         _require(0 <= self.dropout < 1, "lora.dropout", self.dropout, "from 0 to below 1")

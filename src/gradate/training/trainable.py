@@ -14,7 +14,7 @@ from gradate.engine.layer_tap import LAYER
 from gradate.errors import InputError
 from gradate.models.adapters import merge_adapters
 from gradate.models.head import PairHead
-from gradate.training.stage import LoraConfig, Stage
+from gradate.training.stage import ALL_LINEAR, LoraConfig, Stage
 
 
 @contextmanager
@@ -41,6 +41,7 @@ def trainable(encoder: SentenceTransformer, head: PairHead | None, stage: Stage)
 
 def add_lora(transformer: nn.Module, config: LoraConfig) -> None:
     """Put adapters around a Transformer module's model, whose own weights freeze."""
+    names = list(config.target_modules)
     if not hasattr(transformer, "model"):
         raise InputError("this encoder has no transformer to adapt", where="trainable", remedy="use all or head")
     try:
@@ -50,7 +51,7 @@ def add_lora(transformer: nn.Module, config: LoraConfig) -> None:
                 r=config.r,
                 lora_alpha=config.alpha,  # type: ignore[arg-type]
                 lora_dropout=config.dropout,
-                target_modules=list(config.target_modules) or None,
+                target_modules=ALL_LINEAR if names == [ALL_LINEAR] else names or None,
             ),
         )
     except ValueError as error:
