@@ -30,11 +30,16 @@ from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, SENTEVAL_FILE, SENTEVAL_R
 from gradate.runs.recipe import list_recipes, load_recipe
 from tests.hub import fake_hub
 from tests.senteval_layout import write_layout
-from tests.tiny import VOCABULARY, tiny_encoder
+from tests.tiny import VOCABULARY, tiny_decoder, tiny_encoder
 
 REPOSITORY = Path(__file__).parents[2]
 FULL_SCALE = [name for name in list_recipes() if "/" in load_recipe(name).encoder]
 JINA = "jinaai/jina-embeddings-v2-base-en"
+DECODERS = {
+    "mistralai/Mistral-7B-v0.1": "mistral",
+    "meta-llama/Llama-2-7b-hf": "llama",
+    "facebook/opt-6.7b": "opt",
+}
 SIZE: dict[str, Any] = {
     "vocab_size": len(VOCABULARY),
     "hidden_size": 32,
@@ -73,7 +78,11 @@ def _repository(folder: Path, model: PreTrainedModel, **more: object) -> dict[st
     model.save_pretrained(folder / "plain")
     config = folder / "plain" / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), **more}))
-    return {file.name: file.read_bytes() for file in (folder / "plain").iterdir()}
+    return _files(folder / "plain")
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def _models(folder: Path) -> dict[str, dict[str, bytes]]:
@@ -84,6 +93,7 @@ def _models(folder: Path) -> dict[str, dict[str, bytes]]:
         "google-bert/bert-base-uncased": _repository(folder / "bert", BertModel(bert)),
         "FacebookAI/roberta-base": _repository(folder / "roberta", RobertaModel(RobertaConfig(**SIZE))),
         "nomic-ai/nomic-embed-text-v1": _repository(folder / "nomic", NomicBertModel(NomicBertConfig(**SIZE))),
+        **{name: _files(tiny_decoder(folder / kind, kind)) for name, kind in DECODERS.items()},
         JINA: {**_repository(folder / "jina", BertModel(bert), **own), "modeling_bert.py": _OWN_CODE.encode()},
     }
 
@@ -146,6 +156,7 @@ def test_there_are_recipes_at_full_scale() -> None:
         "FacebookAI/roberta-base",
         "nomic-ai/nomic-embed-text-v1",
         JINA,
+        *DECODERS,
     }
     for encoder in ("bert-base", "roberta-base", "nomic-v1", "jina-v2"):
         assert {f"paper/{encoder}", f"published-code/{encoder}"} <= set(FULL_SCALE)
@@ -159,8 +170,9 @@ def test_dry_runs(name: str, answers: dict[str, dict[str, Any]]) -> None:
     assert plan["encoder"]["name"] == recipe.encoder
     assert plan["encoder"]["dimension"] == 32
     assert len(plan["stages"]) == len(recipe.stages)
-    for stage in plan["stages"]:
-        assert stage["updates"] > 0 and stage["first_batch"]
+    for stage, found in zip(recipe.stages, plan["stages"], strict=True):
+        assert found["first_batch"]
+        assert found["updates"] is None if stage.is_convex else found["updates"] > 0
 
 
 def test_code_of_its_own_runs_on_the_users_word_alone(answers: dict[str, dict[str, Any]]) -> None:

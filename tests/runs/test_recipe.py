@@ -64,6 +64,8 @@ def test_overrides_count_stages_from_one() -> None:
         (MINIMAL + "head: {concatenation: u}", "unknown concatenation"),
         (MINIMAL + "seed: -1", "seed = -1 is out of range"),
         (MINIMAL + "evaluation: {intervals: 0}", "intervals = 0 is out of range"),
+        (MINIMAL + "template: prompt-sem", r"x: 'prompt-sem' is neither .* \(one of prompt-eol, prompt-sth, "),
+        (MINIMAL + "pooling: last", "pooling"),
         ("stages: [", "x:1: not valid YAML"),
         (MINIMAL + "    epochs: 1\n   seed: 2\n", "x:4: not valid YAML"),
         (MINIMAL + "seed: 2024-13-45", "x: not valid YAML: month must be in"),

@@ -56,7 +56,9 @@ def test_selection() -> None:
         SelectionConfig(metric="rho")
 
 
-@pytest.mark.parametrize("options", [{"r": 0}, {"alpha": 0.0}, {"dropout": 1.0}])
-def test_lora(options: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"r": 0}, {"alpha": 0.0}, {"dropout": 1.0}, {"target_modules": ("q_proj", "all-linear")}]
+)
+def test_lora(options: dict[str, object]) -> None:
     with pytest.raises(InputError):
         LoraConfig(**options)  # type: ignore[arg-type]

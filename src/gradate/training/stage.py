@@ -101,7 +101,7 @@ class Stage:
     accumulate: int = 1
     """Steps whose gradients are summed before an update, 1 or more."""
     max_length: int | None = None
-    """Tokens per text; null: the encoder's own limit."""
+    """Tokens per text, with what the tokenizer adds, a template included; null: the encoder's own limit."""
     learning_rate: float = 5e-5
     """Peak learning rate of the top layer, above 0."""
     head_learning_rate: float | None = None
