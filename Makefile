@@ -14,8 +14,9 @@ help: ## list the targets
 demo: $(VENV)/.bundled ## tune the bundled model on the starter pairs, show before and after
 	$(BIN)/gradate demo
 
+# A process for each core, each on one thread: most tests are too small for two threads to share.
 test: check ## run the checks and the tests
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
 
 setup: $(VENV)/.dev ## create .venv with everything a developer needs
 

@@ -8,7 +8,7 @@ import torch
 from gradate.errors import InputError
 from gradate.losses.smooth_k2 import SmoothK2Loss
 from gradate.models.head import PairHead
-from gradate.objectives.config import LOSSES, ObjectiveConfig
+from gradate.objectives.config import THROUGH_HEAD, ObjectiveConfig
 from gradate.objectives.pair import PairObjective, build_loss
 from gradate.scale import LabelScale
 from tests.tiny import tiny_encoder
@@ -73,7 +73,7 @@ def test_unresolved_or_too_wide() -> None:
 
 
 def test_every_loss_has_a_card_entry() -> None:
-    for name in LOSSES:
+    for name in THROUGH_HEAD:
         outputs = 4 if name == "cross-entropy" else 1
         config = ObjectiveConfig(name, k=2.0, x0=0.25)  # type: ignore[arg-type]
         card = objective(config, outputs=outputs).get_config_dict()

@@ -78,11 +78,14 @@ def _part(spec: TableSpec, part: Part, scale: str, found: Mapping[str, Any] | No
         rule = "" if spec.columns == "memory" else _RULE
         parts += ["### Verdicts", rule, _verdicts(found["verdicts"])]
     if found["machines"]:
-        parts.append(f"Machine: {'; and '.join(found['machines'])}.")
+        parts.append(f"Machine: {'; and '.join(found['machines'])}. {_MINUTES}")
     if found["missing"]:
         lacking = sorted({entry["row"] for entry in found["missing"]})
         parts.append(f"Missing: {'; '.join(lacking)}.")
     return parts
+
+
+_MINUTES = "Minutes are wall-clock beside other runs on the same machine, and no measure of speed."
 
 
 def _command(spec: TableSpec, scale: str) -> str:
