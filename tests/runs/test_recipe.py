@@ -135,3 +135,8 @@ def test_mapping_is_plain() -> None:
         return all(map(plain, value)) if isinstance(value, list) else isinstance(value, (str, int, float, type(None)))
 
     assert plain(to_mapping(load_recipe("two-stage")))
+
+
+@pytest.mark.parametrize("name", ["codiemb", "conan", "sts-regression/pearson"])
+def test_a_benchmarks_training_data_beside_a_stage_is_in_domain_too(name: str) -> None:
+    assert load_recipe(name).is_in_domain and not load_recipe("simcse/supervised").is_in_domain

@@ -103,7 +103,8 @@ class Recipe:
     @property
     def is_in_domain(self) -> bool:
         """Whether a benchmark's own training data is used."""
-        return any(stage.source in TRAINED_BENCHMARK_DATA for stage in self.stages)
+        beside = (task.source for stage in self.stages for task in stage.beside)
+        return any(source in TRAINED_BENCHMARK_DATA for source in (*(stage.source for stage in self.stages), *beside))
 
     @property
     def needs_pairs(self) -> bool:
