@@ -159,7 +159,7 @@ def test_any_text_survives_tsv_and_jsonl(tmp_path_factory: pytest.TempPathFactor
         ("p.jsonl", b"[1]\n", "no line holds a JSON object; row 1"),
         ("p.parquet", b"text1,text2\n", "is no parquet file"),
         ("p.csv.gz", b"text1,text2\n", "is not a whole gzip file"),
-        ("p.csv", gzip.compress(b"text1,text2,grade\n"), r"is gzip-compressed: add \.gz"),
+        ("p.csv", gzip.compress(b"text1,text2,grade\n", mtime=0), r"is gzip-compressed: add \.gz"),
         ("p.csv", b"PK\x03\x04rest", "spreadsheet: export it as .csv"),
         ("p.csv", "text1,text2,grade\na,b,0\n".encode("utf-16"), "UTF-16: save it as UTF-8"),
         ("p.csv", b"text1,te\xe9xt2,grade\na,b,0\n", r"p\.csv:1: the name of column 2 is not UTF-8: the byte 0xe9"),
