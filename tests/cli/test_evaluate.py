@@ -51,6 +51,16 @@ def test_a_model_without_head_has_no_grades_to_measure(gradate, plain_model, pai
     assert "spearman" in answer.out and "mae" not in answer.out
 
 
+def test_embeddings_can_be_cut_off(gradate, graded_model, pairs_file):
+    whole = gradate("evaluate", graded_model, "--pairs", pairs_file, "--scale", SCALE, "--json").json
+    cut = gradate("evaluate", graded_model, "--pairs", pairs_file, "--scale", SCALE, "--truncate-dim", "4", "--json")
+    assert cut.code == 0
+    assert cut.json["tasks"]["pairs"]["pearson"] != whole["tasks"]["pairs"]["pearson"]
+    assert "mae" not in cut.json["tasks"]["pairs"], "the head reads whole embeddings"
+    wide = gradate("evaluate", graded_model, "--pairs", pairs_file, "--scale", SCALE, "--truncate-dim", "5000")
+    assert wide.code == 2 and "its embeddings have" in wide.err and "ask for 1 to" in wide.err
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the made-up set has other counts than the published one
 def test_retrieval_sets_are_benchmarks_too(gradate, plain_model, tmp_path):
     for name in ("scifact", "cranfield"):

@@ -11,7 +11,7 @@ import torch
 
 from gradate.objectives.config import ObjectiveConfig
 from gradate.objectives.pair import build_loss
-from gradate.report.negatives_plot import negatives_plot
+from gradate.report.negatives_plot import negatives_of_rows, negatives_plot
 from gradate.report.plots import error_plot, learning_plot, loss_plot, loss_values, prediction_plot
 from gradate.report.style import to_svg
 from gradate.scale import LabelScale
@@ -92,6 +92,15 @@ def test_hard_negatives_by_update() -> None:
     assert figure is not None and len(figure.axes) == 2
     assert figure.axes[1].collections[0].get_segments()[1][1][1] == 25
     assert negatives_plot([{"stage": 1, "step": 1, "loss": 0.5}]) is None
+
+
+def test_hard_negatives_of_several_rows() -> None:
+    looks = [{"step": 0, "mean_cosine": 0.5, "replaced": 0, "queries": 8}]
+    rows = [{"name": "static", "negatives": [looks]}, {"name": "dynamic", "negatives": [looks, looks]}]
+    above, below = negatives_of_rows(rows).axes
+    assert len(above.lines) == len(below.lines) == 3
+    legend = above.get_legend()
+    assert legend is not None and [text.get_text() for text in legend.get_texts()] == ["static", "dynamic"]
 
 
 def test_svg_carries_no_date_no_address_and_repeats(caplog: pytest.LogCaptureFixture) -> None:

@@ -61,6 +61,16 @@ def test_the_fused_folder_opens_everywhere_and_holds_the_weighted_mean(family, t
     assert {path.name for path in tmp_path.iterdir()} == {"base", "out", "run1", "run2", "run3"}
 
 
+def test_runs_that_read_texts_of_other_lengths_say_so(family, tmp_path):
+    base, (first, second, _) = family
+    assert fuse(base, [first, second], tmp_path / "same", rule="uniform").notes == ()
+    shorter = SentenceTransformer(second, device="cpu", local_files_only=True)
+    shorter.max_seq_length = 9
+    shorter.save_pretrained(second)
+    (note,) = fuse(base, [first, second], tmp_path / "out", rule="uniform").notes[:1]
+    assert note.startswith("it reads as many tokens of a text as run1 does: run1 ") and note.endswith(", run2 9")
+
+
 def test_identical_runs_are_that_run(family, tmp_path):
     base, (run, *_) = family
     shutil.copytree(run, tmp_path / "copy")

@@ -44,6 +44,8 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
     overrides += [f"stages.{i}.epochs=0.02" for i, stage in enumerate(recipe.stages, start=1) if not stage.is_convex]
     if recipe.stages[0].source == "scifact":
         overrides += [f"stages.1.negatives.{key}" for key in ("pool=3", "skip=1", "count=2")]
+    overrides += [f"stages.{i}.lora.bits=null" for i, stage in enumerate(recipe.stages, start=1) if stage.lora.bits]
+    overrides += [f"stages.{i}.matryoshka=[8]" for i, stage in enumerate(recipe.stages, start=1) if stage.matryoshka]
     run = train(
         name,
         pairs=pairs_csv if recipe.needs_pairs else None,

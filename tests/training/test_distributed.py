@@ -99,6 +99,7 @@ from gradate.models.head import PairHead
 from gradate.objectives.build import build_objective
 from gradate.objectives.cached import CachedObjective
 from gradate.objectives.config import ObjectiveConfig
+from gradate.objectives.matryoshka import at_widths
 from gradate.scale import LabelScale
 from tests.tiny import set_dropout, tiny_encoder
 
@@ -116,7 +117,9 @@ smooth = ObjectiveConfig(k=2.0, x0=0.25)
 configs = [pearson, middle, *(ObjectiveConfig(name=n) for n in ("rank-kl", "pro", "cosent", "angle", "info-nce")),
            ObjectiveConfig(name="info-nce", positives=2), ObjectiveConfig(name="info-nce", candidates="own"),
            ObjectiveConfig(name="sum", parts=(pearson, smooth, middle))]
-for config in configs:
+one_width = ("mid-info-nce", "sum")
+cases = [*((config, []) for config in configs), *((config, [8]) for config in configs if config.name not in one_width)]
+for config, widths in cases:
     width = 2 if config.reads_grades else 4
     found = []
     for share, mini in ((slice(None), None), (mine, None), (mine, 3)):
@@ -124,6 +127,7 @@ for config in configs:
         encoder = deepcopy(original)
         objective = build_objective(config, encoder, PairHead(32), scale).double()
         loss = objective if mini is None else CachedObjective(objective, mini)
+        loss = at_widths(encoder, loss, widths) if widths else loss
         batch = [encoder.preprocess(column[share]) for column in columns[:width]]
         if share == slice(None):  # the whole batch in one process: nothing to gather
             saved, torch.distributed.is_initialized = torch.distributed.is_initialized, lambda: False

@@ -72,11 +72,13 @@ def test_a_new_window_is_measured_anew_and_the_state_survives() -> None:
 
 def test_the_collator_shows_them() -> None:
     negatives = HardNegatives(ROWS.select([6]), NegativesConfig(count=2, skip=3, choice="nearest"))
-    show = ShowingNegatives(list, negatives)
+    show = ShowingNegatives(list, negatives, "own")
     row = {"query": "h i", "positive_1": "i", "negative_1": "old", "negative_2": "old", "dataset_name": "own"}
     expected = ROWS.negatives[6][3:5]
     assert show([row]) == [row | {"negative_1": expected[0], "negative_2": expected[1]}]
-    assert show([{"sentence1": "a", "score": 1.0}]) == [{"sentence1": "a", "score": 1.0}]
+    for query in ("h i", "of another set"):
+        beside = row | {"query": query, "dataset_name": "beside-1"}
+        assert show([beside]) == [beside], "a task beside the stage keeps its own negatives"
 
 
 def stage(folder: Path, **values: Any) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
@@ -128,6 +130,7 @@ def test_a_stage_mines_and_a_resumed_one_goes_on_where_it_was(tmp_path: Path) ->
     [
         ({"count": 0}, "count = 0"),
         ({"skip": -1}, "skip = -1"),
+        ({"ranked_by": "bm25"}, "ranked_by = bm25"),
         ({"pool": 13}, "at least 14"),
         ({"choice": "random"}, "choice = random"),
         ({"replace_every": 0}, "replace_every = 0"),

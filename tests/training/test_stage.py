@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gradate.errors import InputError
+from gradate.objectives.config import ObjectiveConfig
 from gradate.training.stage import LoraConfig, SelectionConfig, Stage
+from gradate.training.task import TaskConfig
 
 
 def test_defaults_are_valid() -> None:
@@ -42,6 +44,8 @@ def test_defaults_are_valid() -> None:
         ("evaluate_every", 0),
         ("patience", 0),
         ("l2", 0.0),
+        ("matryoshka", (0, 8)),
+        ("matryoshka", (8, 8)),
     ],
 )
 def test_out_of_range(key: str, value: object) -> None:
@@ -57,8 +61,28 @@ def test_selection() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"r": 0}, {"alpha": 0.0}, {"dropout": 1.0}, {"target_modules": ("q_proj", "all-linear")}]
+    "options", [{"r": 0}, {"bits": 8}, {"alpha": 0.0}, {"dropout": 1.0}, {"target_modules": ("q_proj", "all-linear")}]
 )
 def test_lora(options: dict[str, object]) -> None:
     with pytest.raises(InputError):
         LoraConfig(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("objective", "reads"),
+    [
+        (ObjectiveConfig(), "smooth-k2 reads a head"),
+        (ObjectiveConfig(name="info-nce", projection=True), "info-nce reads a projection"),
+        (ObjectiveConfig(name="mid-info-nce"), "mid-info-nce reads an inner layer"),
+    ],
+)
+def test_what_has_one_width_is_no_matryoshka(objective: ObjectiveConfig, reads: str) -> None:
+    with pytest.raises(InputError, match=reads):
+        Stage(objective=objective, matryoshka=(16,))
+    assert Stage(objective=ObjectiveConfig(name="cosent"), matryoshka=(16,)).matryoshka == (16,)
+
+
+def test_tasks_beside_a_matryoshka_have_several_widths_too() -> None:
+    task = TaskConfig("sts-corpus", ObjectiveConfig(name="mid-info-nce"))
+    with pytest.raises(InputError, match="mid-info-nce reads an inner layer"):
+        Stage(objective=ObjectiveConfig(name="info-nce"), matryoshka=(16,), beside=(task,))

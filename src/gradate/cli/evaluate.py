@@ -48,6 +48,10 @@ def evaluate(
         Literal["exact", "senteval"],
         typer.Option(help="Average of the unrounded tasks, or SentEval's, which rounds each task first."),
     ] = "exact",
+    truncate_dim: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Keep the first N numbers of an embedding (Matryoshka); leaves a head out."),
+    ] = None,
     precision: PrecisionOption = "auto",
     batch_size: BatchSizeOption = None,
     data: DataOption = None,
@@ -62,7 +66,9 @@ def evaluate(
         from gradate.evaluation.retrieval import evaluate_retrieval
         from gradate.models.graded import GradedModel
 
-        graded = GradedModel.from_pretrained(model, precision=precision, trust_remote_code=trust_remote_code)
+        graded = GradedModel.from_pretrained(
+            model, precision=precision, truncate_dim=truncate_dim, trust_remote_code=trust_remote_code
+        )
         if benchmark not in (None, SEVEN_STS):
             ranked = evaluate_retrieval(
                 graded, benchmark, data=data, batch_size=batch_size, show_progress=output.progress

@@ -16,6 +16,7 @@ NAMES = (
     "nli",
     "nli-dev",
     "nli-triplets",
+    "prompt-responses",
     "sentences",
     "sts-corpus",
     "sts-positives",

@@ -25,7 +25,8 @@ from gradate.data.examples import Examples, Pairs
 from gradate.data.hub import NLI_FILE, NLI_REPOSITORY, SENTEVAL_REPOSITORY, download
 from gradate.data.leakage import drop_leaks
 from gradate.data.locations import NAMES, RETRIEVAL_PREFIX, RETRIEVAL_SETS, DataLocations
-from gradate.data.ranked import RankedRows, ranked_negatives
+from gradate.data.prompt_responses import read_prompt_responses
+from gradate.data.ranked import Embeddings, RankedRows, ranked_negatives
 from gradate.data.readers import RawTable, pairs_from_table, read_pairs, read_rows
 from gradate.data.retrieval import load_retrieval
 from gradate.data.tables import FORMATS, read_table, text_problem
@@ -50,6 +51,7 @@ STARTER_SCALE = LabelScale.from_names(["irrelevant", "slightly", "moderately", "
 # The Hub's data set numbers its classes the other way round; its ids are only ever read as these names.
 HUB_NLI_NAMES = ("entailment", "neutral", "contradiction")
 HUB_NLI_ROWS = 942_069
+PROMPT_RESPONSES = "prompt-responses"
 TRIPLETS_FILE, SENTENCES_FILE = "nli_for_simcse.csv", "wiki1m_for_simcse.txt"
 TRIPLET_COLUMNS = (("anchor", "positive", "negative"), ("sent0", "sent1", "hard_neg"))
 POSITIVE_FROM = 4.0
@@ -126,28 +128,44 @@ def load_examples(name: str, locations: DataLocations) -> Examples:
 
 
 def is_retrieval(name: str) -> bool:
-    """Whether a source is a retrieval set."""
-    return name in RETRIEVAL_SETS or name.startswith(RETRIEVAL_PREFIX)
+    """Whether a source has queries, what answers each, and a corpus that negatives come from."""
+    return name in (*RETRIEVAL_SETS, PROMPT_RESPONSES) or name.startswith(RETRIEVAL_PREFIX)
 
 
 def load_ranked(
-    name: str, locations: DataLocations, *, shown: tuple[int, int], pool: int, skip: int, nearest: bool
+    name: str,
+    locations: DataLocations,
+    *,
+    shown: tuple[int, int],
+    pool: int,
+    skip: int,
+    nearest: bool,
+    embed: Callable[[list[str]], Embeddings] | None = None,
 ) -> RankedRows:
-    """Training rows of a retrieval set, its negatives ranked by TF-IDF.
+    """Training rows of a retrieval set or of prompts with their responses.
 
     Args:
-        name: The set, as in `evaluation.retrieval`.
+        name: The set, as in `evaluation.retrieval`, or `prompt-responses`.
         locations: Where the data lies.
         shown: Positives and negatives of a row.
         pool: Negatives kept for each query.
         skip: Nearest ones that are never shown.
         nearest: Show the nearest of the others instead of drawing them.
+        embed: Embeddings (n, dim) of n texts, which rank the negatives; None: TF-IDF does.
 
     Raises:
         InputError: no such set, no training queries, or fewer documents than the pool asks for.
     """
-    found = load_retrieval(name.removeprefix(RETRIEVAL_PREFIX), locations, "train")
-    return replace(ranked_negatives(found, pool=pool, shown=shown), skip=skip, nearest=nearest)
+    if name == PROMPT_RESPONSES:
+        if name not in locations.named:
+            remedy = f"pass a file with --data {name}=FILE"
+            raise InputError("no data of this source was given", where=name, remedy=remedy)
+        found = read_prompt_responses(locations.named[name])
+    else:
+        found = load_retrieval(name.removeprefix(RETRIEVAL_PREFIX), locations, "train")
+    embeddings = None if embed is None else (embed([*found.queries.values()]), embed([*found.corpus.values()]))
+    ranked = ranked_negatives(found, pool=pool, shown=shown, embeddings=embeddings)
+    return replace(ranked, skip=skip, nearest=nearest)
 
 
 def load_triplets(locations: DataLocations) -> Triplets:

@@ -114,6 +114,7 @@ class GradedModel:
         device: str | None = None,
         precision: PrecisionName | str = "auto",
         revision: str | None = None,
+        truncate_dim: int | None = None,
         trust_remote_code: bool = False,
     ) -> GradedModel:
         """Open `bundled`, a local folder or a model of the Hub; local folders never touch the network.
@@ -123,15 +124,22 @@ class GradedModel:
             device: `cpu`, `cuda:0`, …; None chooses.
             precision: `auto`, `fp32`, `tf32` or `bf16`.
             revision: Branch, tag or commit on the Hub.
+            truncate_dim: Cut embeddings off at this width (Matryoshka); a head, which reads the whole, is left out.
             trust_remote_code: Run Python code that comes with the model.
 
         Raises:
-            InputError: no such model, or one that cannot be opened safely.
+            InputError: no such model, one that cannot be opened safely, or a width that its embeddings do not have.
         """
         folder = resolve_model(name, revision=revision)
         encoder = open_encoder(folder, device=device, trust_remote_code=trust_remote_code, name=str(name))
+        if truncate_dim is not None:
+            width = encoder.get_embedding_dimension()
+            if truncate_dim < 1 or (width is not None and truncate_dim > width):
+                what = f"its embeddings have {width} numbers, not {truncate_dim}"
+                raise InputError(what, where=name, remedy=f"ask for 1 to {width}")
+            encoder.truncate_dim = truncate_dim
         head, scale, objective = None, None, None
-        if (folder / HEAD_FOLDER).is_dir():
+        if truncate_dim is None and (folder / HEAD_FOLDER).is_dir():
             head, scale, objective = PairHead.load(folder / HEAD_FOLDER)
         return cls(encoder, head, scale, objective, precision=precision, name=str(name))
 

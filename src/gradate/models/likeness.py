@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+
 from gradate.errors import InputError
 from gradate.models.checkpoint import Checkpoint, Stored
 from gradate.models.head import HEAD_FOLDER
@@ -83,6 +85,14 @@ def _tokenizer(model: Checkpoint) -> dict[str, Any]:
     for path in sorted(model.folder.rglob("tokenizer.json")):
         return {key: value for key, value in _read(path, model).items() if key not in _BATCHING}
     return {path.name: path.read_bytes() for name in _VOCABULARIES for path in sorted(model.folder.rglob(name))}
+
+
+def text_length(model: Checkpoint) -> int | None:
+    """Tokens that a model's tokenizer takes of a text; None where its configuration sets no limit."""
+    for path in sorted(model.folder.rglob("tokenizer_config.json")):
+        limit = _read(path, model).get("model_max_length")
+        return None if limit is None or limit >= VERY_LARGE_INTEGER else int(limit)
+    return None
 
 
 def _read(path: Path, model: Checkpoint) -> dict[str, Any]:

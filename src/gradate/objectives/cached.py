@@ -42,7 +42,8 @@ class CachedObjective(CachedLossMixin, nn.Module):
             labels: As the objective takes them.
         """
         columns = list(sentence_features)
-        if sum(map(_get_batch_size, columns)) <= self.mini_batch_size:
+        # MatryoshkaLoss puts itself around `calculate_loss`, which a small batch must then not go past.
+        if sum(map(_get_batch_size, columns)) <= self.mini_batch_size and "calculate_loss" not in vars(self):
             small: Tensor = self.objective(columns, labels)
             return small
         loss: Tensor = self.forward_cached(columns, labels)

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from gradate.report.style import BLUE, MUTED, ORANGE, new_figure, quiet_axes
+from gradate.report.style import BLUE, GREEN, INK, MUTED, ORANGE, new_figure, quiet_axes
 
 
 def negatives_plot(log: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -28,4 +28,25 @@ def negatives_plot(log: Sequence[Mapping[str, Any]]) -> Figure | None:
     shares = [100 * found["replaced"] / found["queries"] for _, found in looks]
     below.vlines(steps, 0, shares, color=ORANGE, linewidth=2.2)
     below.axhline(0, color=MUTED, linewidth=0.8)
+    return figure
+
+
+def negatives_of_rows(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The same for the rows of a table, a line for each seed: the mean cosine, and the share that gave way.
+
+    Args:
+        rows: Rows as they are committed, with `negatives`; at most four.
+    """
+    figure = new_figure(6.6, 4.8)
+    above, below = figure.subplots(2, 1, sharex=True)
+    quiet_axes(above, "", "", "mean cosine of queries with their negatives; a line for each seed")
+    quiet_axes(below, "update", "", "queries that got other negatives, %")
+    for row, colour in zip(rows, (MUTED, BLUE, ORANGE, GREEN), strict=False):
+        for number, looks in enumerate(row["negatives"]):
+            steps, label = [look["step"] for look in looks], row["name"] if number == 0 else None
+            cosines = [look["mean_cosine"] for look in looks]
+            above.plot(steps, cosines, "o-", color=colour, label=label, markersize=2.5, linewidth=1.0)
+            shares = [100 * look["replaced"] / look["queries"] for look in looks]
+            below.plot(steps, shares, "o-", color=colour, markersize=2.5, linewidth=1.0)
+    above.legend(frameon=False, fontsize=8, labelcolor=INK)
     return figure

@@ -14,7 +14,7 @@ from gradate.models.checkpoint import Checkpoint
 from gradate.models.folders import whole_folder
 from gradate.models.fusion import Deviations, Level, Rule, Weighting, write_fused
 from gradate.models.head import CONFIG_FILE, HEAD_FOLDER, PairHead
-from gradate.models.likeness import require_alike
+from gradate.models.likeness import require_alike, text_length
 from gradate.models.loading import check_folder, resolve_model
 from gradate.runs.folder import STATUS, write_json
 from gradate.runs.soups import Judge, Selection, judge_all, selection_sets
@@ -39,7 +39,7 @@ class Fusion:
         deviations: Root mean square of each run's difference from the base.
         selection: Values on the selection set; None where nothing was measured.
         value: That of the written model.
-        notes: What became of the pair heads.
+        notes: What became of the pair heads, and where runs differ in the length of texts.
     """
 
     model: Path
@@ -143,7 +143,8 @@ def fuse(
         used = [candidates[position] for position in chosen]
         used[0].copy_frame(draft)
         shares = write_fused(used, draft, weighting, base=start, deviations=deviations)
-        notes = _fuse_heads(start, used, [labels[1 + position] for position in chosen], draft, weighting)
+        names = [labels[1 + position] for position in chosen]
+        notes = [*_length_notes(used, names), *_fuse_heads(start, used, names, draft, weighting)]
         weights = dict(zip(chosen, shares, strict=True))
         found = Fusion(
             model=Path(out),
@@ -184,6 +185,15 @@ def _require_several(runs: Sequence[Checkpoint]) -> None:
         if folder in names:
             raise InputError(f"is the same model as {names[folder]}", where=run.name, remedy="name each once")
         names[folder] = run.name
+
+
+def _length_notes(runs: Sequence[Checkpoint], labels: Sequence[str]) -> list[str]:
+    """How many tokens of a text the fused model reads, where the runs differ in it."""
+    lengths = [text_length(run) for run in runs]
+    if len(set(lengths)) == 1:
+        return []
+    said = ", ".join(f"{label} {length or 'any number of'}" for label, length in zip(labels, lengths, strict=True))
+    return [f"it reads as many tokens of a text as {labels[0]} does: {said}"]
 
 
 def _fuse_heads(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 from gradate.data.examples import Examples, Pairs
 from gradate.data.leakage import find_leaks
 from gradate.data.locations import DataLocations
-from gradate.data.ranked import RankedRows
+from gradate.data.ranked import Embeddings, RankedRows
 from gradate.data.readers import read_pairs
 from gradate.data.sources import is_retrieval, load_dev_clean, load_examples, load_ranked, load_source
 from gradate.data.split import split_pairs
@@ -64,7 +64,7 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
     """
     parts, notes = _user_parts(recipe, files)
     training = [
-        _prepared(stage, parts["train"] if stage.source == "pairs" else _load(stage, locations))
+        _prepared(stage, parts["train"]) if stage.source == "pairs" else stage_examples(stage, locations)
         for stage in recipe.stages
     ]
     if recipe.needs_pairs:
@@ -75,7 +75,7 @@ def resolve(recipe: Recipe, files: PairFiles, locations: DataLocations) -> Resol
         test = None
     stages, selections, reasons, beside = [], [], [], []
     for i, (stage, examples) in enumerate(zip(recipe.stages, training, strict=True), start=1):
-        tasks = [_task_examples(task, locations) for task in stage.beside]
+        tasks = [stage_examples(task, locations) for task in stage.beside]
         beside.append(tuple(tasks))
         notes += [f"{part.name}: {note}" for part in tasks for note in part.notes]
         try:
@@ -108,29 +108,41 @@ def scale_of(examples: Examples) -> LabelScale | None:
     return examples.scale if isinstance(examples, Pairs) else None
 
 
-def _prepared(stage: Stage, examples: Examples) -> Examples:
-    if stage.limit is not None:
-        examples = draw(examples, stage.limit)
-    return with_noise(examples, stage.noise) if stage.noise and isinstance(examples, Pairs) else examples
+def stage_examples(
+    part: Stage | TaskConfig, locations: DataLocations, embed: Callable[[list[str]], Embeddings] | None = None
+) -> Examples:
+    """What a stage whose source is not the user's pairs, or a task beside one, trains on.
+
+    Args:
+        part: The stage or task.
+        locations: Where the data lies.
+        embed: Embeddings (n, dim) of n texts, which rank its negatives; None: TF-IDF does.
+    """
+    return _prepared(part, _load(part, locations, embed))
 
 
-def _load(stage: Stage | TaskConfig, locations: DataLocations) -> Examples:
-    if not is_retrieval(stage.source):
-        return load_examples(stage.source, locations)
-    negatives = stage.negatives
+def _prepared(part: Stage | TaskConfig, examples: Examples) -> Examples:
+    if part.limit is not None:
+        examples = draw(examples, part.limit)
+    noise = part.noise if isinstance(part, Stage) else 0.0
+    return with_noise(examples, noise) if noise and isinstance(examples, Pairs) else examples
+
+
+def _load(
+    part: Stage | TaskConfig, locations: DataLocations, embed: Callable[[list[str]], Embeddings] | None
+) -> Examples:
+    if not is_retrieval(part.source):
+        return load_examples(part.source, locations)
+    negatives = part.negatives
     return load_ranked(
-        stage.source,
+        part.source,
         locations,
-        shown=(stage.objective.positives, negatives.count),
+        shown=(part.objective.positives, negatives.count),
         pool=negatives.pool,
         skip=negatives.skip,
         nearest=negatives.choice == "nearest",
+        embed=embed,
     )
-
-
-def _task_examples(task: TaskConfig, locations: DataLocations) -> Examples:
-    examples = _load(task, locations)
-    return examples if task.limit is None else draw(examples, task.limit)
 
 
 def settle_stage(

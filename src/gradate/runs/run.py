@@ -18,15 +18,18 @@ from gradate.data.locations import DataLocations
 from gradate.engine.precision import Precision, resolve_precision
 from gradate.errors import GradateError, InputError, Interrupted
 from gradate.models.backends import is_exported
+from gradate.models.four_bit import require_bitsandbytes
 from gradate.models.graded import GradedModel
 from gradate.models.head import PairHead
 from gradate.models.pooling import with_pooling
 from gradate.models.shallow import NAME as SHALLOW
 from gradate.models.shallow import shallow_encoder
 from gradate.models.tokenizer import check_room, with_template
+from gradate.objectives.matryoshka import check_widths
 from gradate.runs.environment import environment
 from gradate.runs.folder import open_run_folder, read_json, write_json, write_status, write_text
 from gradate.runs.measurement import Measurement, compare_measurements, take_measurement
+from gradate.runs.negatives import with_own_ranking
 from gradate.runs.plan import Plan, plan, planned_updates
 from gradate.runs.recipe import Recipe, load_recipe, parse_recipe, recipe_text
 from gradate.runs.resolve import PairFiles, Resolved, resolve, scale_of
@@ -104,6 +107,8 @@ def train(
     if dry_run:
         seed = seeds[0] if seeds else parsed.seed
         return plan(resolved, seed, _open_model(parsed, seed, trust_remote_code))
+    if any(stage.trainable == "lora" and stage.lora.bits for stage in parsed.stages):
+        require_bitsandbytes()  # now, and not after minutes of measuring
     folder = open_run_folder(Path(out), resume=resume, overwrite=overwrite)
     job = _Job(name, text, resolved, locations, observer, trust_remote_code, Shared())
     if seeds is None:
@@ -252,6 +257,7 @@ def _open_model(recipe: Recipe, seed: int, trust_remote_code: bool) -> GradedMod
         model.encoder = with_template(model.encoder, recipe.template)
     for number, stage in enumerate(recipe.stages, start=1):
         check_room(model.encoder, stage.max_length, where=f"stages.{number}.max_length")
+        check_widths(model.encoder, stage.matryoshka, where=f"stages.{number}.matryoshka")
     return model
 
 
@@ -272,6 +278,7 @@ def _train_stages(
         beside = job.resolved.beside[i - 1]
         updates = planned_updates(stage, examples, beside)
         job.observer.stage_started(i, len(recipe.stages), stage, updates)
+        examples, beside = with_own_ranking(model, stage, examples, beside, job.locations)
         result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
         if result is None:
             result = run_stage(

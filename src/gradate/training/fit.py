@@ -22,6 +22,7 @@ from gradate.data.examples import Examples, Pairs
 from gradate.data.ranked import RankedRows
 from gradate.engine.encoding import count_truncated, without_normalize
 from gradate.engine.features import FeatureCache, cache_folder
+from gradate.engine.modes import limited_length
 from gradate.engine.precision import Precision
 from gradate.errors import InputError, Interrupted
 from gradate.models.graded import GradedModel
@@ -40,7 +41,7 @@ from gradate.training.pair_features import PairFeatures
 from gradate.training.selection import SelectionEvaluator
 from gradate.training.stage import Stage
 from gradate.training.trainable import trainable
-from gradate.training.trainer import GradedTrainer, last_checkpoint, task_names
+from gradate.training.trainer import OWN, GradedTrainer, last_checkpoint, task_names
 
 SHOW_ENCODING_FROM = 20_000
 """Pairs from which on encoding them for the head shows a progress bar."""
@@ -118,19 +119,13 @@ def run_stage(
     if selection and stage.selection is not None:
         evaluator = SelectionEvaluator(selection, head, precision, stage.selection, stage.prompts)
     body = without_normalize(model.encoder)
-    limit = body.max_seq_length
-    if stage.max_length is not None:
-        body.max_seq_length = min(stage.max_length, limit or stage.max_length)
     job = _Job(stage, body, head, examples, tuple(beside), folder, log, index, precision, seed, evaluator, observer)
-    truncated = count_truncated(body, examples.texts())
-    for part, count in ((examples, truncated), *((task, count_truncated(body, task.texts())) for task in beside)):
-        if count:
-            observer.note(f"{count:,} distinct texts of {part.name} lose their end after {body.max_seq_length} tokens")
     try:
-        result = _solve(job) if stage.is_convex else _train(job, stop or StopSignal())
+        with limited_length(body, stage.max_length):
+            truncated = _note_truncated(job)
+            result = _solve(job) if stage.is_convex else _train(job, stop or StopSignal())
         return replace(result, truncated=truncated)
     finally:
-        body.max_seq_length = limit
         model.encoder.eval()
         if head is not None:
             head.eval()
@@ -201,6 +196,16 @@ class _Job:
     @property
     def metric(self) -> str | None:
         return self.evaluator.metric if self.evaluator is not None else None
+
+
+def _note_truncated(job: _Job) -> int:
+    """Tell how many texts lose their end; returns how many of the stage's own do."""
+    counts = [count_truncated(job.body, part.texts()) for part in (job.examples, *job.beside)]
+    for part, count in zip((job.examples, *job.beside), counts, strict=True):
+        if count:
+            limit = job.body.max_seq_length
+            job.observer.note(f"{count:,} distinct texts of {part.name} lose their end after {limit} tokens")
+    return counts[0]
 
 
 def _solve(job: _Job) -> StageResult:
@@ -308,7 +313,7 @@ def _replace_negatives(job: _Job, trainer: GradedTrainer, resumed: Path | None) 
     if config.replace_every is None or not isinstance(job.examples, RankedRows):
         return
     negatives = HardNegatives(job.examples, config)
-    trainer.data_collator = ShowingNegatives(trainer.data_collator, negatives)  # type: ignore[assignment]
+    trainer.data_collator = ShowingNegatives(trainer.data_collator, negatives, OWN)  # type: ignore[assignment]
     trainer.add_callback(MineNegativesCallback(negatives, job.body, job.precision, job.log, job.index, resumed))
 
 

@@ -18,12 +18,14 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NegativesConfig:
-    """Negatives of a query of a retrieval set, out of a pool ranked by TF-IDF."""
+    """Negatives of a query of a retrieval set, out of a ranked pool."""
 
     count: int = 4
     """Negatives that a row shows, 1 or more."""
     pool: int = 100
     """Candidates kept for each query, the nearest first; at least `skip` + `count`."""
+    ranked_by: Literal["tf-idf", "encoder"] = "tf-idf"
+    """What is near: `tf-idf`: the words in common; `encoder`: the embeddings as they are when the stage begins."""
     skip: int = 10
     """Nearest candidates that are never shown, since some of them answer the query unmarked, 0 or more."""
     choice: Literal["drawn", "nearest"] = "drawn"
@@ -42,6 +44,7 @@ class NegativesConfig:
         _require(self.skip >= 0, "skip", self.skip, "0 or more")
         _require(self.pool >= self.skip + self.count, "pool", self.pool, f"at least {self.skip + self.count}")
         _require(self.choice in ("drawn", "nearest"), "choice", self.choice, "drawn or nearest")
+        _require(self.ranked_by in ("tf-idf", "encoder"), "ranked_by", self.ranked_by, "tf-idf or encoder")
         every = self.replace_every
         _require(every is None or every >= 1, "replace_every", every, "1 or more, or null")
         if every is not None and self.choice == "drawn":
@@ -119,10 +122,11 @@ class ShowingNegatives:
     Args:
         collate: The trainer's collator.
         negatives: What each query shows now.
+        own: Name of the stage's own data set; rows of tasks beside it stay as they are.
     """
 
-    def __init__(self, collate: Any, negatives: HardNegatives) -> None:
-        self.collate, self.negatives = collate, negatives
+    def __init__(self, collate: Any, negatives: HardNegatives, own: str) -> None:
+        self.collate, self.negatives, self.own = collate, negatives, own
 
     @property
     def valid_label_columns(self) -> list[str]:
@@ -134,7 +138,7 @@ class ShowingNegatives:
         return self.collate([self._now(row) for row in rows])
 
     def _now(self, row: dict[str, Any]) -> dict[str, Any]:
-        if "negative_1" not in row:
+        if row.get("dataset_name", self.own) != self.own:
             return row
         current = self.negatives.of(row["query"])
         return row | {f"negative_{i}": text for i, text in enumerate(current, start=1)}

@@ -30,6 +30,9 @@ class LoraConfig:
     target_modules: tuple[str, ...] = ()
     """Names of the linear layers to adapt; `[all-linear]`: every one but a layer over the vocabulary; empty: peft's
     choice for the architecture."""
+    bits: Literal[4] | None = None
+    """4: hold the frozen weights of linear layers as NF4 while adapters train (QLoRA; needs the extra `4bit`); the
+    adapters are merged into the whole weights. null: as they are."""
 
     def __post_init__(self) -> None:
         if ALL_LINEAR in self.target_modules and len(self.target_modules) > 1:
@@ -37,6 +40,7 @@ class LoraConfig:
             raise InputError(what, where="lora.target_modules", remedy=f"[{ALL_LINEAR}], or names alone")
         _require(self.r >= 1, "lora.r", self.r, "1 or more")
         _require(math.isfinite(self.alpha) and self.alpha > 0, "lora.alpha", self.alpha, "above 0")
+        _require(self.bits in (None, 4), "lora.bits", self.bits, "4, or null")
         _require(0 <= self.dropout < 1, "lora.dropout", self.dropout, "from 0 to below 1")
 
 
@@ -67,7 +71,8 @@ class Stage:
 
     source: str = "pairs"
     """`pairs` (the run's training pairs) or a source name: `nli`, `sts-corpus`, `starter`, a file, …; for `info-nce`
-    also `nli-triplets`, `sentences`, and retrieval sets: `scifact`, or one given as `--data beir/NAME=FOLDER`."""
+    also `nli-triplets`, `sentences`, `prompt-responses`, and retrieval sets: `scifact`, or one given as
+    `--data beir/NAME=FOLDER`."""
     limit: int | None = None
     """Train on this many examples, drawn by lot, the same for every seed, 1 or more; null: on all."""
     noise: float = 0.0
@@ -75,6 +80,9 @@ class Stage:
     what noisy labels cost."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Loss and its parameters."""
+    matryoshka: tuple[int, ...] = ()
+    """Widths, below the encoder's own, at which an embedding cut off there is to serve as well: every loss of the
+    stage is summed over them and the whole (sentence-transformers' MatryoshkaLoss)."""
     negatives: NegativesConfig = field(default_factory=NegativesConfig)
     """Hard negatives, where the source is a retrieval set."""
     beside: tuple[TaskConfig, ...] = ()
@@ -178,6 +186,8 @@ class Stage:
             )
         if self.beside:
             self._refuse_what_tasks_exclude()
+        if self.matryoshka:
+            self._refuse_what_has_one_width()
         _require(self.limit is None or self.limit >= 1, "limit", self.limit, "1 or more, or null")
         _require(_finite(self.noise) and 0 <= self.noise <= 1, "noise", self.noise, "from 0 to 1")
         stretch = self.schedule_stretch
@@ -212,6 +222,17 @@ class Stage:
             if unwanted:
                 what = f"{key} = {getattr(self, key)} does not go with tasks beside the stage"
                 raise InputError(what, where=key, remedy=f"leave {key} or beside out")
+
+    def _refuse_what_has_one_width(self) -> None:
+        widths = self.matryoshka
+        holds = min(widths) >= 1 and len(set(widths)) == len(widths)
+        _require(holds, "matryoshka", list(widths), "different widths, each 1 or more")
+        for objective in (self.objective, *(task.objective for task in self.beside)):
+            fixed = objective.needs_head or objective.projection
+            if fixed or any(term.name == "mid-info-nce" for term in objective.terms):
+                reads = "an inner layer" if not fixed else "a projection" if objective.projection else "a head"
+                what = f"{objective.title} reads {reads}, which has one width"
+                raise InputError(what, where="matryoshka", remedy="leave it out, or take a loss on the cosine")
 
     def _refuse_what_needs_a_head(self) -> None:
         name = self.objective.title

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from peft import LoraConfig as PeftLoraConfig
 from peft import get_peft_model
@@ -13,6 +13,7 @@ from torch import nn
 from gradate.engine.layer_tap import LAYER
 from gradate.errors import InputError
 from gradate.models.adapters import merge_adapters
+from gradate.models.four_bit import held_in_four_bits
 from gradate.models.head import PairHead
 from gradate.training.stage import ALL_LINEAR, LoraConfig, Stage
 
@@ -22,11 +23,16 @@ def trainable(encoder: SentenceTransformer, head: PairHead | None, stage: Stage)
     """Leave only what the stage trains with gradients; on leaving, merge adapters and give gradients back to all.
 
     Raises:
-        InputError: more layers asked for than there are, or LoRA on an encoder without a transformer.
+        InputError: more layers asked for than there are, LoRA on an encoder without a transformer, or four bits
+            without bitsandbytes.
     """
+    weights = ExitStack()
     try:
         if stage.trainable == "lora":
-            add_lora(encoder.get_submodule("0"), stage.lora)
+            transformer = encoder.get_submodule("0")
+            if stage.lora.bits is not None:
+                weights.enter_context(held_in_four_bits(transformer))
+            add_lora(transformer, stage.lora)
         elif stage.trainable == "head":
             encoder.requires_grad_(False)
         elif stage.trainable != "all":
@@ -35,6 +41,7 @@ def trainable(encoder: SentenceTransformer, head: PairHead | None, stage: Stage)
             head.requires_grad_(True)
         yield
     finally:
+        weights.close()  # adapters are merged into the whole weights, not into four bits
         merge_adapters(encoder)
         encoder.requires_grad_(True)
 

@@ -19,6 +19,7 @@ from gradate.engine.layer_tap import LAYER
 from gradate.errors import GradateError, TrainingStopped
 from gradate.objectives.base import Objective
 from gradate.objectives.cached import CachedObjective
+from gradate.objectives.matryoshka import at_widths
 from gradate.training.samplers import EpochCallback, SeededBatchSampler, row_lengths
 from gradate.training.stage import Stage
 from gradate.training.task_sampler import TaskBatchSampler
@@ -56,10 +57,7 @@ class GradedTrainer(SentenceTransformerTrainer):
         self.objective: Objective = objective
         self.rows = rows if not beside else None
         self._epochs = EpochCallback()
-        mini = stage.mini_batch_size
-        losses: list[nn.Module] = [
-            task if mini is None else CachedObjective(task, mini) for task in (objective, *beside)
-        ]
+        losses = [_loss(task, stage) for task in (objective, *beside)]
         loss = dict(zip(task_names(stage), losses, strict=True)) if beside else losses[0]
         self._weights = dict(zip(task_names(stage), (1.0, *(task.weight for task in stage.beside)), strict=True))
         super().__init__(model=objective.model, loss=loss, **trainer_arguments)
@@ -233,6 +231,12 @@ class GradedTrainer(SentenceTransformerTrainer):
 def task_names(stage: Stage) -> list[str]:
     """Names of a stage's own examples and of the tasks beside it, as the trainer tells data sets and losses apart."""
     return [OWN, *(f"beside-{number}" for number in range(1, len(stage.beside) + 1))]
+
+
+def _loss(objective: Objective, stage: Stage) -> nn.Module:
+    """The objective as the stage computes it: cached, and at several widths, where it asks for that."""
+    loss = objective if stage.mini_batch_size is None else CachedObjective(objective, stage.mini_batch_size)
+    return at_widths(objective.model, loss, stage.matryoshka) if stage.matryoshka else loss
 
 
 def _world_size() -> int:

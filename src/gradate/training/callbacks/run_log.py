@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ class RunLog:
     def seconds(self, stage: int) -> float:
         """Time of training that the log holds of a stage: what a resumed run spent before it was stopped."""
         return max((float(r.get("seconds", 0.0)) for r in self.records() if r["stage"] == stage), default=0.0)
+
+
+def negative_looks(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every look at the hard negatives in a log: its update, and what `MineNegativesCallback` found.
+
+    >>> found = {"mean_cosine": 0.5, "replaced": 0, "queries": 9}
+    >>> negative_looks([{"step": 0, "hard_negatives": found}, {"step": 5, "loss": 0.1}])
+    [{'step': 0, 'mean_cosine': 0.5, 'replaced': 0, 'queries': 9}]
+    """
+    return [{"step": r["step"], **r["hard_negatives"]} for r in records if "hard_negatives" in r]
 
 
 class LogCallback(TrainerCallback):

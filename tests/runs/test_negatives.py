@@ -1,0 +1,48 @@
+"""Negatives are ranked by the encoder that a stage begins with, where its configuration says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradate.data.locations import DataLocations
+from gradate.data.ranked import RankedRows
+from gradate.models.graded import GradedModel
+from gradate.objectives.config import ObjectiveConfig
+from gradate.runs.negatives import with_own_ranking
+from gradate.runs.resolve import stage_examples
+from gradate.training.hard_negatives import NegativesConfig
+from gradate.training.stage import Stage
+from gradate.training.task import TaskConfig
+from tests.beir import write_beir
+from tests.tiny import tiny_encoder
+
+INFO_NCE = ObjectiveConfig(name="info-nce")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the made-up set has other counts than the published one
+def test_only_what_asks_for_it_is_ranked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADATE_CACHE", str(tmp_path / "cache"))
+    here = DataLocations.resolve([f"beir/scifact={write_beir(tmp_path / 'scifact')}"], environ={})
+    lexical = NegativesConfig(count=1, pool=3, skip=0)
+    own = NegativesConfig(count=1, pool=3, skip=0, ranked_by="encoder")
+    stage = Stage(
+        source="scifact",
+        objective=INFO_NCE,
+        negatives=own,
+        max_length=8,
+        beside=(TaskConfig("scifact", INFO_NCE, lexical),),
+    )
+    model = GradedModel(tiny_encoder(), precision="fp32")
+    limit = model.encoder.max_seq_length
+    examples, task = stage_examples(stage, here), stage_examples(stage.beside[0], here)
+    ranked, (untouched,) = with_own_ranking(model, stage, examples, (task,), here)
+    assert untouched is task and model.encoder.max_seq_length == limit
+    assert isinstance(examples, RankedRows) and isinstance(ranked, RankedRows)
+    assert ranked.query == examples.query and ranked.positives == examples.positives
+    for query, pool in zip(ranked.query, ranked.negatives, strict=True):
+        vectors = np.asarray(model.encode([query, *pool], normalize_embeddings=True))
+        cosines = vectors[1:] @ vectors[0]
+        assert list(cosines) == sorted(cosines, reverse=True)
