@@ -45,6 +45,16 @@ def test_a_cell_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.json"))) == 1
 
 
+def test_looks_at_negatives_and_retrieval_are_kept(tmp_path: Path) -> None:
+    looks = [{"step": 0, "mean_cosine": 0.5, "replaced": 0, "queries": 8}]
+    full = replace(result(1), negatives=looks, retrieval={"scifact": np.array([50.0, 12.3456])})
+    write_cell(tmp_path, Cell(KEY, "bundled", "", {}).with_seed(1, full).with_seed(2, result(2)))
+    found = read_cell(tmp_path, KEY)
+    assert found is not None and found.seeds[1].negatives == looks and not found.seeds[2].negatives
+    assert found.seeds[1].retrieval is not None and found.seeds[2].retrieval is None
+    assert found.seeds[1].retrieval["scifact"].tolist() == [50.0, 12.346]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

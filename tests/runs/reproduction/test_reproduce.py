@@ -146,6 +146,17 @@ def test_again_at_once_to_a_page(
     assert "--data" in more.missing[0]["reason"]
 
 
+def test_negatives_that_were_looked_at_are_drawn(table: TableSpec, finished: Path, tmp_path: Path) -> None:
+    found = json.loads((finished / "found.json").read_text())
+    looks = [[{"step": 0, "mean_cosine": 0.5, "replaced": 1, "queries": 8}]]
+    found["rows"][-1]["negatives"] = looks
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "table-t.small.json").write_text(json.dumps(found), encoding="utf-8")
+    page = write_table_page(tmp_path, tmp_path / "docs", "table-t")
+    assert "(tables/table-t-small-negatives.svg)" in page.read_text(encoding="utf-8")
+    assert (tmp_path / "docs" / "tables" / "table-t-small-negatives.svg").is_file()
+
+
 def test_without_data_nothing_trains(table: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
     found = run([])

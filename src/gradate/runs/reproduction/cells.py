@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ class SeedResult:
         scores: Cosines by task.
         grades: Predicted grade values on the grades' pairs; None where there is no head, or they are not measured.
         retrieval: nDCG@10 × 100 of every query by retrieval set; None where it is not measured.
+        negatives: Looks at the hard negatives while training: `step`, `mean_cosine`, `replaced` of `queries`.
     """
 
     average: float | None
@@ -53,12 +54,14 @@ class SeedResult:
     scores: Mapping[str, Array]
     grades: Array | None = None
     retrieval: Mapping[str, Array] | None = None
+    negatives: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON form, without the scores."""
         found = {name: np.round(values, 3).tolist() for name, values in (self.retrieval or {}).items()}
         return {
             **({"retrieval": found} if found else {}),
+            **({"negatives": [dict(look) for look in self.negatives]} if self.negatives else {}),
             "average": self.average,
             "tasks": dict(self.tasks),
             "selection": None if self.selection is None else dict(self.selection),

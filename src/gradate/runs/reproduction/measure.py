@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from gradate.runs.reproduction.spec import Baseline, Part
 from gradate.runs.results import Run
 from gradate.runs.run import train
 from gradate.training.callbacks.observer import Observer
+from gradate.training.callbacks.run_log import RunLog, negative_looks
 
 KNOWN = ("device_name", "cores", "threads", "precision", "python", "packages")
 
@@ -84,6 +86,7 @@ def measure_recipe(
         known=read_json(folder / "env.json"),
         grades=predicted,
         retrieval=_retrieval(model, source, part),
+        negatives=negative_looks(RunLog(folder / "log.jsonl").records()),
     )
 
 
@@ -102,11 +105,12 @@ def _result(
     known: dict[str, Any],
     grades: Array | None,
     retrieval: dict[str, Array] | None,
+    negatives: Sequence[Mapping[str, Any]] = (),
 ) -> SeedResult:
     golds = {name: task.gold for name, task in source.tasks().items()}
     tasks = {name: spearman(golds[name], scores[name]) for name in golds}
     defined = [value for value in tasks.values() if value is not None]
     average = float(np.mean(defined)) if len(defined) == len(tasks) else None
     return SeedResult(
-        average, tasks, selection, minutes, {key: known[key] for key in KNOWN}, scores, grades, retrieval
+        average, tasks, selection, minutes, {key: known[key] for key in KNOWN}, scores, grades, retrieval, negatives
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gradate.report.negatives_plot import negatives_of_rows
 from gradate.report.style import svg_file
 from gradate.report.table_plot import table_plot
 from gradate.runs.reproduction.memory import COMMAND
@@ -34,7 +35,15 @@ def write_table_page(results: Path, docs: Path, name: str) -> Path:
             plots.mkdir(exist_ok=True)
             plot = svg_file(table_plot(table), f"{name}-{scale}")
             (plots / f"{name}-{scale}.svg").write_text(plot, encoding="utf-8")
+        if mined := _mined(table):
+            plot = svg_file(negatives_of_rows(mined), f"{name}-{scale}-negatives")
+            (plots / f"{name}-{scale}-negatives.svg").write_text(plot, encoding="utf-8")
     return page
+
+
+def _mined(table: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Rows whose hard negatives were looked at while training."""
+    return [row for row in table["rows"] if row.get("negatives")]
 
 
 def read_tables(results: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -74,6 +83,8 @@ def _part(spec: TableSpec, part: Part, scale: str, found: Mapping[str, Any] | No
         if rows:
             parts += [f"### {group.title}", group.limitation.strip(), _table(spec, rows)]
     parts.append(f"![the rows and the differences](tables/{spec.name}-{scale}.svg)")
+    if _mined(found):
+        parts.append(f"![hard negatives while training](tables/{spec.name}-{scale}-negatives.svg)")
     if found["verdicts"]:
         rule = "" if spec.columns == "memory" else _RULE
         parts += ["### Verdicts", rule, _verdicts(found["verdicts"])]

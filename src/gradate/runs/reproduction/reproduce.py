@@ -70,6 +70,10 @@ class ShownRow:
             seed for seed, result in seeds.items() if result.selection is not None and not result.selection["step"]
         ]
 
+    def negatives(self) -> list[list[dict[str, Any]]]:
+        """Looks at the hard negatives while training, for every seed."""
+        return [] if self.cell is None else [[dict(look) for look in s.negatives] for s in self.cell.seeds.values()]
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
@@ -83,6 +87,7 @@ class ShownRow:
             "seeds": [] if self.cell is None else list(self.cell.seeds),
             "kept_start": self.kept_start(),
             "minutes": None if self.cell is None else _mean([s.minutes for s in self.cell.seeds.values()]),
+            **({"negatives": looks} if any(looks := self.negatives()) else {}),
         }
 
 
