@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gradate.cli.files import check_folder
 from gradate.cli.gains import gains_table
 from gradate.cli.options import (
     ColumnsOption,
@@ -18,7 +19,6 @@ from gradate.cli.options import (
     parse_scale,
 )
 from gradate.cli.output import facts, open_output, table
-from gradate.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,8 +48,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write a model as a graph for ONNX Runtime or OpenVINO, and measure what that costs and gains."""
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise InputError("is not empty", where=out, remedy="name another folder, or pass --overwrite")
+    check_folder(out, overwrite=overwrite)
     with open_output(as_json) as output:
         from gradate.runs.export import export as run_export
 

@@ -1,4 +1,4 @@
-"""Files that verbs write: whole or not at all."""
+"""Files and folders that verbs write: whole or not at all."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def check_out(path: Path, *, overwrite: bool) -> None:
         raise InputError("is a folder", where=path, remedy="name a file")
     if not overwrite and path.is_file() and path.stat().st_size > 0:
         raise InputError("exists and is not empty", where=path, remedy="name another file or pass --overwrite")
+
+
+def check_folder(path: Path, *, overwrite: bool) -> None:
+    """Refuse a folder to write before any work is done for it.
+
+    Raises:
+        InputError: something is in it, without `overwrite`.
+    """
+    if path.is_dir() and any(path.iterdir()) and not overwrite:
+        raise InputError("is not empty", where=path, remedy="name another folder, or pass --overwrite")
 
 
 def write_table(path: Path, columns: Columns) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gradate.cli.files import check_folder
 from gradate.cli.options import (
     ColumnsOption,
     DataOption,
@@ -18,7 +19,6 @@ from gradate.cli.options import (
     parse_scale,
 )
 from gradate.cli.output import facts, open_output, table
-from gradate.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,8 +56,7 @@ def fuse(
     as_json: JsonOption = False,
 ) -> None:
     """Fuse runs that began from one model, each weighted by how far it moved; --select shows soups beside it."""
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise InputError("is not empty", where=out, remedy="name another folder, or pass --overwrite")
+    check_folder(out, overwrite=overwrite)
     with open_output(as_json) as output:
         from gradate.runs.fuse import fuse as run_fuse
 
