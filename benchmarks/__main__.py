@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
             verb.add_argument("--epoch", action="store_true", help="run the trainer's epoch to its end, once")
         if name == "scaling":
             verb.add_argument("--budget", type=float, help="seconds that a cell may take")
-    verbs.add_parser("render", help="write docs/results/performance.md and docs/which-objective.md from results")
+    verbs.add_parser("render", help="write docs/results/performance.md and the guides of docs from results")
     return whole
 
 

@@ -49,9 +49,13 @@ def test_cells_hold_neither_texts_nor_gold() -> None:
         assert all(name.startswith("seed_") for name in pq.read_schema(scores).names)
 
 
-def test_the_guide_to_objectives_is_generated_from_the_tables() -> None:
-    words = guide.WORDS.read_text(encoding="utf-8")
-    assert guide.PAGE.read_text(encoding="utf-8") == guide.render(guide.read_tables(), words)
+@pytest.mark.parametrize("name", guide.PAGES)
+def test_guides_are_generated_from_the_tables(name: str) -> None:
+    words = (guide.WORDS / f"{name}.md").read_text(encoding="utf-8")
+    assert (guide.DOCS / f"{name}.md").read_text(encoding="utf-8") == guide.render(guide.read_tables(), words)
+
+
+def test_a_guide_names_no_claim_that_no_table_makes() -> None:
     with pytest.raises(KeyError, match="no such claim"):
         guide.render(guide.read_tables(), "[[claim: table-1 | bundled | no such claim]]")
 
