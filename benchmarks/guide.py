@@ -29,8 +29,8 @@ def render(tables: Mapping[str, dict[str, Any]], words: str) -> str:
         tables: Committed small-scale tables by name.
         words: Text with marks `[[row: TABLE | GROUP | ROW]]`, the average of a row and its spread over seeds,
             `[[paper: TABLE | GROUP | ROW]]`, the paper's figure for it, and `[[claim: TABLE | GROUP | CLAIM]]`, a
-            verdict and the difference it rests on. In a Markdown table their bars are escaped. `[[tries: LIST]]` is the
-            table of what was tried.
+            verdict and the difference it rests on. In a Markdown table their bars are escaped. `[[tries: LIST]]` is
+            the table of what was tried.
 
     Raises:
         KeyError: a mark names what a table does not hold.

@@ -57,7 +57,8 @@ def test_runs_to_its_end(name: str, encoder_folder: Path, pairs_csv: Path, layou
     found = json.loads(json.dumps(run.to_json(), allow_nan=False))
     card = (run.model / "README.md").read_text(encoding="utf-8")
     if recipe.evaluation.source == "seven-sts":
-        assert ("in-domain supervised" in card.lower()) == recipe.is_in_domain
+        assert ("in-domain supervised" in card.lower()) == bool(recipe.in_domain)
+    assert ("cut off as well, at widths 8" in card) == any(stage.matryoshka for stage in recipe.stages)
     assert set(recipe.evaluation.retrieval) == set(found.get("retrieval", {}).get("after", {}))
     if "/" in recipe.encoder:
         assert found["after"] is None

@@ -17,8 +17,13 @@ from gradate.models.template import template_text
 from gradate.runs.schema import build, nearest, to_mapping
 from gradate.training.stage import Stage
 
-TRAINED_BENCHMARK_DATA = ("sts-corpus", "sts-positives", "stsb", "sickr")
-"""Sources that are the training parts of benchmarks among the seven."""
+BENCHMARKS_OF = {
+    "sts-corpus": ("STS-B", "SICK-R"),
+    "sts-positives": ("STS-B", "SICK-R"),
+    "stsb": ("STS-B",),
+    "sickr": ("SICK-R",),
+}
+"""Sources that are the training parts of benchmarks among the seven, and which."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,13 @@ class Recipe:
             )
 
     @property
-    def is_in_domain(self) -> bool:
-        """Whether a benchmark's own training data is used."""
-        beside = (task.source for stage in self.stages for task in stage.beside)
-        return any(source in TRAINED_BENCHMARK_DATA for source in (*(stage.source for stage in self.stages), *beside))
+    def in_domain(self) -> tuple[str, ...]:
+        """Benchmarks whose own training data is used: of the seven, and of the retrieval sets to be measured."""
+        sources = [stage.source for stage in self.stages]
+        sources += [task.source for stage in self.stages for task in stage.beside]
+        trained = [benchmark for source in sources for benchmark in BENCHMARKS_OF.get(source, ())]
+        trained += [source for source in sources if source in self.evaluation.retrieval]
+        return tuple(dict.fromkeys(trained))
 
     @property
     def needs_pairs(self) -> bool:

@@ -163,6 +163,16 @@ def _stage_notes(run: Run) -> list[str]:
     return notes
 
 
+def _width_notes(resolved: Resolved) -> list[str]:
+    widths = sorted({width for stage in resolved.recipe.stages for width in stage.matryoshka}, reverse=True)
+    shown = ", ".join(map(str, widths))
+    return (
+        [f"trained to serve cut off as well, at widths {shown} (truncate_dim of SentenceTransformer)"]
+        if widths
+        else []
+    )
+
+
 def _write_plots(folder: Path, report: ReportData) -> None:
     folder.mkdir(exist_ok=True)
     figures = {"learning": learning_plot(report.log), "negatives": negatives_plot(report.log)}
@@ -219,9 +229,9 @@ def _card(run: Run, resolved: Resolved, measured: Measured) -> CardData:
         metrics=tuple(metrics),
         protocol=protocol,
         seeds=(run.seed,),
-        in_domain=("STS-B", "SICK-R") if recipe.is_in_domain else (),
+        in_domain=recipe.in_domain,
         environment={name: str(version) for name, version in environment()["packages"].items()},
-        notes=tuple(_stage_notes(run)),
+        notes=(*_stage_notes(run), *_width_notes(resolved)),
         citation=loss.citation if isinstance(loss, DeviationLoss) else "",
     )
 
