@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gradate.errors import InputError
 from gradate.report.contest_plot import contest_plot
 from gradate.runs.run import train
 from gradate.runs.systems import compare_systems
+from tests.beir import write_beir
 from tests.graded import graded_pairs, write_csv
 
 
@@ -54,6 +57,35 @@ def test_the_same_model_under_two_names_differs_by_nothing(runs: Path, encoder_f
     twin = encoder_folder / ".." / encoder_folder.name
     found = compare_systems([str(encoder_folder), str(twin)], pairs=graded_pairs(30), resamples=20).to_json()
     assert (found["average"]["difference"], found["average"]["p"]) == (0, 1)
+
+
+def test_runs_and_models_on_retrieval_sets(
+    recipe_file: Path, pairs_csv: Path, encoder_folder: Path, tmp_path: Path
+) -> None:
+    data = [f"beir/{name}={write_beir(tmp_path / name)}" for name in ("mine", "yours")]
+    overrides = ["evaluation.retrieval=[mine]", "stages.2.epochs=1"]
+    run = tmp_path / "run"
+    train(str(recipe_file), pairs=pairs_csv, data=data, out=run, overrides=overrides)
+    names = [str(encoder_folder), str(run)]
+    found = compare_systems(names, benchmark="mine", data=data, resamples=30, precision="fp32")
+    stored = json.loads((run / "metrics.json").read_text())["retrieval"]
+    for name, when in zip(names, ("before", "after"), strict=True):
+        assert found.values[name]["mine"] == pytest.approx(stored[when]["mine"]["ndcg@10"])
+    shown = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert shown["metric"] == "ndcg@10" and "williams" not in shown["tasks"]["mine"]
+    assert shown["tasks"]["mine"]["difference"] == pytest.approx(stored["difference"]["mine"]["value"])
+    assert contest_plot(shown).axes
+    now = compare_systems(names, benchmark="yours", data=data, resamples=30, precision="fp32")
+    for name in names:  # the same files under another name, which the run was not measured on
+        assert now.values[name]["yours"] == pytest.approx(found.values[name]["mine"])
+    with pytest.raises(InputError, match="unknown benchmark"):
+        compare_systems(names, benchmark="beer", data=data)
+    file = run / "predictions" / "retrieval" / "mine.parquet"
+    table = pq.read_table(file)
+    queries = pa.array([f"other-{name}" for name in table["query"].to_pylist()])
+    pq.write_table(table.set_column(0, "query", queries), file)
+    with pytest.raises(InputError, match="other queries of mine"):
+        compare_systems(names, benchmark="mine", data=data, precision="fp32")
 
 
 def test_what_cannot_be_compared(runs: Path, tmp_path: Path, recipe_file: Path, pairs_csv: Path) -> None:

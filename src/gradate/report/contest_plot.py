@@ -23,7 +23,8 @@ def contest_plot(found: Mapping[str, Any]) -> Figure:
     rows = [*comparisons[0]["tasks"], "average"]
     figure = new_figure(6.6, 1.1 + _ROW * len(rows) * max(1, 0.6 * len(comparisons)))
     axes = figure.subplots()
-    quiet_axes(axes, f"difference from {plain_text(found['reference'])} (Spearman × 100)", "")
+    metric = "Spearman" if found["metric"] == "spearman" else "nDCG@10"
+    quiet_axes(axes, f"difference from {plain_text(found['reference'])} ({metric} × 100)", "")
     axes.axvline(0, color=MUTED, linewidth=0.9)
     for number, comparison in enumerate(comparisons):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -42,7 +43,8 @@ def contest_plot(found: Mapping[str, Any]) -> Figure:
     axes.set_yticks([-i for i in range(len(rows))], rows, fontsize=8)
     axes.grid(axis="x", color=LINE, linewidth=0.6)
     axes.grid(visible=False, axis="y")
-    axes.set_title("95 % intervals: thick over pairs, thin over sentence clusters", color=INK, fontsize=9, loc="left")
+    over = "thick over pairs, thin over sentence clusters" if metric == "Spearman" else "over queries"
+    axes.set_title(f"95 % intervals: {over}", color=INK, fontsize=9, loc="left")
     if len(comparisons) > 1:
         figure.legend(loc="outside lower center", fontsize=8, frameon=False)
     return figure

@@ -11,6 +11,8 @@ from typing import Any
 from gradate.errors import InputError
 
 STATUS = "status.json"
+RETRIEVAL_FOLDER = Path("predictions", "retrieval")
+"""nDCG@10 of each query, a file for each set."""
 OURS = ("status.json", "recipe.yaml", "resolved.yaml")
 
 

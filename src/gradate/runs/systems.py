@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from gradate.data.readers import read_pairs
 from gradate.data.sts_files import STS_YEARS
 from gradate.errors import InputError
 from gradate.evaluation.clusters import sentence_clusters
-from gradate.evaluation.metrics import Array, undefined_reason
+from gradate.evaluation.metrics import Array, mean_statistic, spearman_statistic, undefined_reason
 from gradate.evaluation.protocol import evaluate
+from gradate.evaluation.retrieval import BENCHMARK as RETRIEVAL
+from gradate.evaluation.retrieval import evaluate_retrieval
 from gradate.evaluation.systems import AVERAGE, Arena, Difference, ScoredTask, System
-from gradate.runs.folder import STATUS
+from gradate.runs.folder import RETRIEVAL_FOLDER, STATUS
 from gradate.scale import LabelScale
 
 
@@ -31,9 +33,10 @@ class Contest:
     Args:
         reference: Name of the first system.
         differences: What each other system has over it, by task and on the average.
-        values: Each system's Spearman × 100 by task and on the average, mean over seeds; None where undefined.
+        values: Each system's metric by task and on the average, mean over seeds; None where undefined.
         seeds: Seeds of each system; 0 for one without.
         resamples: Bootstrap resamples.
+        metric: `spearman` or `ndcg@10`, × 100.
         notes: Undefined correlations, and why.
     """
 
@@ -42,6 +45,7 @@ class Contest:
     values: dict[str, dict[str, float | None]]
     seeds: dict[str, int]
     resamples: int
+    metric: str = "spearman"
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -56,6 +60,7 @@ class Contest:
         ]
         common = {
             "reference": self.reference,
+            "metric": self.metric,
             "values": self.values,
             "seeds": self.seeds,
             "resamples": self.resamples,
@@ -67,6 +72,7 @@ class Contest:
 def compare_systems(
     names: Sequence[str],
     *,
+    benchmark: str = "seven-sts",
     pairs: str | Path | Pairs | None = None,
     scale: LabelScale | None = None,
     columns: str | Sequence[str] | None = None,
@@ -74,13 +80,14 @@ def compare_systems(
     precision: str = "auto",
     resamples: int = 1000,
 ) -> Contest:
-    """Compare finished runs or models on the same pairs.
+    """Compare finished runs or models on the same pairs, or on the queries of the same retrieval sets.
 
     A run folder brings the scores it wrote down, those of several seeds pooled. Anything else is a model, measured now
-    on `pairs`, on the test pairs of the runs beside it, or on the seven sets.
+    on `pairs`, on the test pairs of the runs beside it, or on the benchmark.
 
     Args:
         names: The reference first; two or more.
+        benchmark: `seven-sts`, `retrieval` or one retrieval set; a run measured on pairs of its own keeps to these.
         pairs: Graded pairs to measure all of them on, runs too.
         scale: Scale of the grades in a file of pairs; None infers one.
         columns: Columns of a file of pairs; see `read_pairs`.
@@ -98,20 +105,27 @@ def compare_systems(
     if pairs is not None and not isinstance(pairs, Pairs):
         pairs = read_pairs(pairs, scale=scale, columns=columns)
     runs = {name: Path(name).expanduser() for name in names if (Path(name).expanduser() / STATUS).is_file()}
-    loaded = {name: _read_run(name, folder) for name, folder in runs.items()} if pairs is None else {}
+    by_query = benchmark != "seven-sts" and pairs is None
+    if by_query:
+        loaded = {name: found for name in runs if (found := _read_retrieval(name, runs[name], benchmark)) is not None}
+    else:
+        loaded = {name: _read_run(name, folder) for name, folder in runs.items()} if pairs is None else {}
     own = pairs or next((found.pairs for found in loaded.values() if found.pairs is not None), None)
     for name in names:
         if name not in loaded:
             models = _models(runs[name]) if name in runs else {0: name}
-            loaded[name] = _measure(name, models, own, data, precision)
+            if by_query:
+                loaded[name] = _measure_retrieval(name, models, benchmark, data, precision)
+            else:
+                loaded[name] = _measure(name, models, own, data, precision)
     reference = loaded[names[0]]
     for name in names[1:]:
-        _require_same(names[0], reference.tasks, name, loaded[name].tasks)
+        _require_same(names[0], reference, name, loaded[name])
     known = {
         task: next((f.tasks[task] for f in loaded.values() if f.tasks[task].clusters is not None), scored)
         for task, scored in reference.tasks.items()
     }
-    arena = Arena(known, resamples=resamples)
+    arena = Arena(known, statistic=mean_statistic if by_query else spearman_statistic, resamples=resamples)
     systems = {name: loaded[name].system for name in names}
     differences = {name: arena.difference(systems[names[0]], systems[name]) for name in names[1:]}
     values = {
@@ -119,7 +133,8 @@ def compare_systems(
         for name, system in systems.items()
     }
     seeds = {name: len(system.seeds) for name, system in systems.items()}
-    return Contest(names[0], differences, values, seeds, resamples, tuple(_undefined(systems, known)))
+    notes = () if by_query else tuple(_undefined(systems, known))
+    return Contest(names[0], differences, values, seeds, resamples, "ndcg@10" if by_query else "spearman", notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +143,8 @@ class _Loaded:
     tasks: dict[str, ScoredTask]
     pairs: Pairs | None = None
     """A run's own test pairs, where it was measured on some."""
+    queries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Ids of the queries that were ranked, by retrieval set."""
 
 
 def _seed_folders(folder: Path) -> dict[int, Path]:
@@ -171,6 +188,37 @@ def _read_run(name: str, folder: Path) -> _Loaded:
     return _Loaded(System(name, scores, seeds), tasks, pairs)
 
 
+def _read_retrieval(name: str, folder: Path, benchmark: str) -> _Loaded | None:
+    """nDCG@10 by query that a run wrote down; None where it was not measured on the benchmark."""
+    folders = _seed_folders(folder)
+    tables = [
+        {file.stem: pq.read_table(file) for file in sorted((place / RETRIEVAL_FOLDER).glob("*.parquet"))}
+        for place in folders.values()
+    ]
+    wanted = [task for task in tables[0] if benchmark in (RETRIEVAL, task) and all(task in table for table in tables)]
+    if not wanted:
+        return None
+    scores = {task: np.stack([table[task]["after"].to_numpy() for table in tables]) for task in wanted}
+    queries = {task: tuple(tables[0][task]["query"].to_pylist()) for task in wanted}
+    return _ranked(name, scores, queries, () if list(folders) == [0] else tuple(folders))
+
+
+def _measure_retrieval(
+    name: str, models: Mapping[int, str], benchmark: str, data: Sequence[str] | None, precision: str
+) -> _Loaded:
+    found = [evaluate_retrieval(model, benchmark, data=data, precision=precision).tasks for model in models.values()]
+    scores = {task: np.stack([tasks[task].ndcg for tasks in found]) for task in found[0]}
+    queries = {task: result.queries for task, result in found[0].items()}
+    return _ranked(name, scores, queries, () if list(models) == [0] else tuple(models))
+
+
+def _ranked(
+    name: str, scores: dict[str, Array], queries: dict[str, tuple[str, ...]], seeds: tuple[int, ...]
+) -> _Loaded:
+    tasks = {task: ScoredTask(np.zeros(len(ids))) for task, ids in queries.items()}
+    return _Loaded(System(name, scores, seeds), tasks, queries=queries)
+
+
 def _measure(
     name: str, models: Mapping[int, str], pairs: Pairs | None, data: Sequence[str] | None, precision: str
 ) -> _Loaded:
@@ -189,15 +237,18 @@ def _measure(
     return _Loaded(System(name, scores, () if list(models) == [0] else tuple(models)), tasks)
 
 
-def _require_same(reference: str, tasks: dict[str, ScoredTask], name: str, others: dict[str, ScoredTask]) -> None:
-    for task in [*tasks, *(t for t in others if t not in tasks)]:
-        if task not in tasks or task not in others:
-            having, lacking = (reference, name) if task in tasks else (name, reference)
+def _require_same(reference: str, first: _Loaded, name: str, second: _Loaded) -> None:
+    for task in [*first.tasks, *(t for t in second.tasks if t not in first.tasks)]:
+        if task not in first.tasks or task not in second.tasks:
+            having, lacking = (reference, name) if task in first.tasks else (name, reference)
             what = f"was not measured on {task}, {having} was"
             raise InputError(what, where=lacking, remedy="measure both on the same sets")
-        if not np.array_equal(tasks[task].gold, others[task].gold):
+        if not np.array_equal(first.tasks[task].gold, second.tasks[task].gold):
             what = f"was measured on other pairs of {task} than {reference}"
             raise InputError(what, where=name, remedy="measure both on the same pairs: --pairs FILE")
+        if first.queries.get(task) != second.queries.get(task):
+            what = f"was measured on other queries of {task} than {reference}"
+            raise InputError(what, where=name, remedy="measure both on the same files")
 
 
 def _undefined(systems: dict[str, System], tasks: dict[str, ScoredTask]) -> list[str]:

@@ -20,8 +20,9 @@ from gradate.report.html import ReportData, ReportRow, write_report
 from gradate.report.model_card import CardData, CardMetric, CardSource, model_card
 from gradate.report.negatives_plot import negatives_plot
 from gradate.report.plots import error_plot, learning_plot, loss_plot, prediction_plot
-from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison
+from gradate.runs.comparison import FLAT, BenchmarkComparison, Comparison, RetrievalComparison
 from gradate.runs.environment import environment
+from gradate.runs.folder import RETRIEVAL_FOLDER
 from gradate.runs.measurement import Measured
 from gradate.runs.resolve import Resolved, scale_of
 from gradate.runs.results import Run
@@ -48,6 +49,8 @@ def write_up(
     """
     model.save(run.model, card=model_card(_card(run, resolved, measured)), overwrite=True)
     _write_predictions(run.folder / "predictions", resolved.test, measured.pairs)
+    if measured.retrieval is not None:
+        _write_rankings(run.folder / RETRIEVAL_FOLDER, measured.retrieval)
     report = _report(run, resolved, measured)
     _write_plots(run.folder / "plots", report)
     write_report(run.report, report)
@@ -72,6 +75,13 @@ def _write_predictions(folder: Path, test: Pairs | None, measured: Comparison | 
         for name, task in measured.after.tasks.items():
             table = {"gold": task.gold, "before": measured.before.scores[name], "after": task.cosine}
             pq.write_table(pa.table(table), folder / f"{name}.parquet")
+
+
+def _write_rankings(folder: Path, measured: RetrievalComparison) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, after in measured.after.items():
+        table = {"query": list(after.queries), "before": measured.before[name].ndcg, "after": after.ndcg}
+        pq.write_table(pa.table(table), folder / f"{name}.parquet")
 
 
 def _report(run: Run, resolved: Resolved, measured: Measured) -> ReportData:
