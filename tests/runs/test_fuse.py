@@ -61,6 +61,21 @@ def test_the_fused_folder_opens_everywhere_and_holds_the_weighted_mean(family, t
     assert {path.name for path in tmp_path.iterdir()} == {"base", "out", "run1", "run2", "run3"}
 
 
+@pytest.mark.parametrize(("method", "parameters"), [("linear", None), ("ties", {"density": 0.5})])
+def test_sentence_transformers_own_merge_opens_what_is_saved(method, parameters, family, tmp_path):
+    pytest.importorskip("mergekit", reason="the extra `merge` is not installed")
+    base, runs = family
+    own = {} if method == "linear" else {"base_model": base, "parameters": parameters}
+    merged = SentenceTransformer.merge(runs, method=method, device="cpu", local_files_only=True, **own)
+    merged.save_pretrained(str(tmp_path / "merged"))
+    opened = GradedModel.from_pretrained(tmp_path / "merged", device="cpu", precision="fp32")
+    assert opened.head is None
+    if method == "linear":
+        fuse(base, runs, tmp_path / "fused", rule="uniform")
+        fused = GradedModel.from_pretrained(tmp_path / "fused", device="cpu", precision="fp32")
+        np.testing.assert_allclose(opened.encode(TEXTS), fused.encode(TEXTS), atol=1e-5)
+
+
 def test_runs_that_read_texts_of_other_lengths_say_so(family, tmp_path):
     base, (first, second, _) = family
     assert fuse(base, [first, second], tmp_path / "same", rule="uniform").notes == ()
