@@ -1,4 +1,4 @@
-"""The allocator: memory that a pass frees stays with the process for the next pass."""
+"""The allocator: memory that a pass frees stays with the process for the next pass, and goes when there is none."""
 
 from __future__ import annotations
 
@@ -27,9 +27,25 @@ def keep_freed_memory() -> bool:
     """
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return False
+    libc = _glibc()
+    return libc is not None and bool(libc.mallopt(_TRIM_THRESHOLD, KEPT) and libc.mallopt(_MMAP_THRESHOLD, ONE_MAP))
+
+
+def give_back_freed_memory() -> None:
+    """Give the system what was freed, once no pass follows; nothing where there is no glibc.
+
+    Freed memory below a block that is still in use stays with the process otherwise, so that one that trains a stage
+    after another would hold as much as the largest of them needed.
+    """
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
     try:
         libc = ctypes.CDLL(None)
         libc.gnu_get_libc_version  # noqa: B018 - present in glibc alone
     except (OSError, AttributeError, TypeError):
-        return False
-    return bool(libc.mallopt(_TRIM_THRESHOLD, KEPT) and libc.mallopt(_MMAP_THRESHOLD, ONE_MAP))
+        return None
+    return libc

@@ -20,6 +20,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from gradate.data.examples import Examples, Pairs
 from gradate.data.ranked import RankedRows
+from gradate.engine.allocator import give_back_freed_memory
 from gradate.engine.encoding import count_truncated, without_normalize
 from gradate.engine.features import FeatureCache, cache_folder
 from gradate.engine.modes import limited_length
@@ -129,6 +130,7 @@ def run_stage(
         model.encoder.eval()
         if head is not None:
             head.eval()
+        give_back_freed_memory()
 
 
 def hand_over_head(model: GradedModel, pairs: Pairs, head_factory: Any, *, rescale: bool, seed: int) -> None:
