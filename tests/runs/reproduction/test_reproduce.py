@@ -60,11 +60,12 @@ def make_table(encoder_folder: Path) -> TableSpec:
         Claim("accuracy is kept", "here", "no-worse", of="MSE", than="Cross entropy", metric="accuracy", margin=1.0),
         Claim("both are alike", "here", "flat", of="MSE", others=("Cross entropy",), margin=100.0),
         Claim("trained tasks gain", "here", of="MSE", than="bag of words", metric="trained"),
+        Claim("the others gain too", "here", of="MSE", than="Cross entropy", metric="rest"),
         Claim("finds more", "here", of="MSE", than="Cross entropy", metric="scifact"),
         Claim("finds more than words", "here", of="MSE", than="bag of words", metric="scifact"),
     )
     part = Part((group,), rows, grades=True, retrieval=("scifact",))
-    return TableSpec("A table", "nowhere", part, part, claims, name="table-t")
+    return TableSpec("A table", "nowhere", part, part, claims, columns="rest", name="table-t")
 
 
 def put_in_place(made: TableSpec, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -108,11 +109,18 @@ def test_from_nothing(finished: Path) -> None:
     assert [row["name"] for row in found["rows"]] == ["bag of words", "MSE", "Cross entropy", "cited"]
     first = found["rows"][1]
     assert first["cells"]["average"]["n"] == 2 and first["paper"] == {"average": 74.78} and first["seeds"] == [1, 2]
-    assert first["cells"].keys() == {*TASKS, "average", "scifact"} and 0 <= first["cells"]["scifact"]["mean"] <= 100
-    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found["verdicts"]] == [True] * 6
+    assert (
+        first["cells"].keys() == {*TASKS, "average", "rest", "scifact"}
+        and 0 <= first["cells"]["scifact"]["mean"] <= 100
+    )
+    assert [v["verdict"] in ("holds", "fails", "undecided") for v in found["verdicts"]] == [True] * 7
     assert found["verdicts"][2]["verdict"] == "holds"
-    assert found["verdicts"][4]["difference"]["seeds"]["n"] == 2
-    assert found["verdicts"][5]["reason"] == "scifact was not measured"
+    mse, entropy = (found["rows"][i]["cells"] for i in (1, 2))
+    assert mse["rest"]["mean"] == pytest.approx(np.mean([mse[task]["mean"] for task in TASKS[:5]]))
+    gain = mse["rest"]["mean"] - entropy["rest"]["mean"]
+    assert found["verdicts"][4]["difference"]["difference"] == pytest.approx(gain, abs=0.05)
+    assert found["verdicts"][5]["difference"]["seeds"]["n"] == 2
+    assert found["verdicts"][6]["reason"] == "scifact was not measured"
     (machine,) = found["machines"]
     assert "torch" in machine and "cores" in machine
     assert not list((finished / "runs").rglob("model.safetensors")), "models are deleted, evidence is kept"
@@ -132,7 +140,7 @@ def test_again_at_once_to_a_page(
     page = write_table_page(tmp_path / "results", tmp_path / "docs", "table-t")
     text = page.read_text(encoding="utf-8")
     assert text == table_page("table-t", read_tables(tmp_path / "results", "table-t"))
-    assert "scifact nDCG@10" in text and "--data beir" in text
+    assert "scifact nDCG@10" in text and "--data beir" in text and "| without STS-B and SICK-R |" in text
     assert "**holds**" in text and "| MSE |" in text and "*4.00*" in text and str(tmp_path) not in text
     plot = tmp_path / "docs" / "tables" / "table-t-small.svg"
     drawn = plot.read_bytes()
@@ -169,7 +177,7 @@ def test_a_dry_run_judges_what_stands_and_trains_nothing(
     monkeypatch.setattr(measure, "measure_recipe", lambda *a, **k: pytest.fail("training was started"))
     found = run(data, seeds=(1, 3), dry_run=True)
     assert [(entry["row"], entry["seed"]) for entry in found.missing] == [("tiny: MSE", 3), ("tiny: Cross entropy", 3)]
-    assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 6 and not found.failed
+    assert "dry" in found.missing[0]["reason"] and len(found.verdicts) == 7 and not found.failed
     kept = json.loads((tmp_path / "results" / "tables" / "table-t.small.json").read_text(encoding="utf-8"))
     assert kept == json.loads(json.dumps(found.to_json()))
 

@@ -24,12 +24,9 @@ from gradate.evaluation.verdict import judge
 from gradate.runs.reproduction.cells import Cell
 from gradate.runs.reproduction.memory import Peak, judge_memory
 from gradate.runs.reproduction.source import GRADES_SOURCE, Source
-from gradate.runs.reproduction.spec import TASKS, Claim, Part
+from gradate.runs.reproduction.spec import REST, TASKS, TRAINED, Claim, Part
 
-TRAINED = ("STS-B", "SICK-R")
-"""Tasks whose own training data the corpus holds."""
-REST = tuple(task for task in TASKS if task not in TRAINED)
-ON_TASKS = ("average", "trained")
+ON_TASKS = ("average", "trained", "rest")
 """Metrics on the seven sets; the others are of grades."""
 
 
@@ -142,7 +139,9 @@ def _judge(claim: Claim, cells: Mapping[str, Cell], arenas: _Arenas) -> dict[str
     differences = arena.difference(systems[claim.than], systems[claim.of])
     found: Difference = differences[AVERAGE]
     if claim.metric == "trained":
-        found = _trained_minus_rest(arena, systems[claim.than], systems[claim.of])
+        found = _on_tasks(arena, systems[claim.than], systems[claim.of], TRAINED, less=REST)
+    elif claim.metric == "rest":
+        found = _on_tasks(arena, systems[claim.than], systems[claim.of], REST)
     word, reason = judge(found, margin=claim.margin)
     entry = {"verdict": word, "reason": reason, "difference": found.to_json(), "margin": claim.margin}
     if claim.metric == "average":
@@ -170,30 +169,27 @@ def _judge_flat(claim: Claim, arena: Arena, systems: Mapping[str, System]) -> di
     return {"verdict": word, "reason": reason, "range": {"value": spread, "low": low, "high": high}}
 
 
-def _trained_minus_rest(arena: Arena, first: System, second: System) -> Difference:
-    """What the two tasks with training data gained over what the other five did."""
+def _on_tasks(
+    arena: Arena, first: System, second: System, tasks: Sequence[str], *, less: Sequence[str] = ()
+) -> Difference:
+    """Second − first in the average of some tasks; with `less`, what these gained over what those did."""
 
-    def gain(clusters: bool) -> tuple[Resampled, Resampled]:
-        one, other = (arena.resampled(system, clusters=clusters) for system in (first, second))
-
-        def moved(tasks: Sequence[str]) -> Resampled:
-            a, b = (Resampled.average([found[t] for t in tasks]) for found in (one, other))
-            return Resampled(b.value - a.value, b.draws - a.draws)
-
-        return moved(REST), moved(TRAINED)
+    def averages(system: System, clusters: bool) -> Resampled:
+        found = arena.resampled(system, clusters=clusters)
+        high = Resampled.average([found[task] for task in tasks])
+        if not less:
+            return high
+        low = Resampled.average([found[task] for task in less])
+        return Resampled(high.value - low.value, high.draws - low.draws)
 
     def by_seed(system: System) -> Array:
         values = arena.values(system)
-        sides = (np.mean([values[task] for task in tasks], axis=0) for tasks in (TRAINED, REST))
-        return np.asarray(next(sides) - next(sides))
+        high = np.mean([values[task] for task in tasks], axis=0)
+        return np.asarray(high - np.mean([values[task] for task in less], axis=0) if less else high)
 
-    low, high = gain(False)
-    clusters = None
-    if arena.clustered:
-        few, many = gain(True)
-        clusters = many.minus(few)
-    spread = seed_spread(first.seeds, by_seed(first), second.seeds, by_seed(second))
-    return Difference(high.minus(low), clusters, None, spread)
+    pairs = averages(second, False).minus(averages(first, False))
+    clusters = averages(second, True).minus(averages(first, True)) if arena.clustered else None
+    return Difference(pairs, clusters, None, seed_spread(first.seeds, by_seed(first), second.seeds, by_seed(second)))
 
 
 def _system(name: str, cell: Cell, metric: str) -> System:

@@ -96,6 +96,7 @@ def _part(spec: TableSpec, part: Part, scale: str, found: Mapping[str, Any] | No
     return parts
 
 
+_HEADS = {"rest": "without STS-B and SICK-R"}
 _MINUTES = "Minutes are wall-clock beside other runs on the same machine, and no measure of speed."
 
 
@@ -119,13 +120,14 @@ _RULE = (
 def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
     if spec.columns == "memory":
         return _memory_table(rows)
-    tasks = list(TASKS) if spec.columns == "tasks" else []
+    tasks = list(TASKS) if spec.columns in ("tasks", "rest") else []
+    averages = [AVERAGE, "rest"] if spec.columns == "rest" else [AVERAGE]
     sets = [name for name in spec.small.retrieval if any(name in row["cells"] for row in rows)]
     papers = any(row["paper"] and not row["cited"] for row in rows)
     head = [
         "",
         *tasks,
-        AVERAGE,
+        *(_HEADS.get(name, name) for name in averages),
         *(f"{name} nDCG@10" for name in sets),
         *(["paper"] if papers else []),
         "seeds",
@@ -136,12 +138,12 @@ def _table(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> str:
         cells, paper = row["cells"], row["paper"] or {}
         seeds = ", ".join(f"{seed}{'*' if seed in row['kept_start'] else ''}" for seed in row["seeds"]) or "–"
         if row["cited"]:
-            figures = [f"*{paper[t]:.2f}*" if t in paper else "" for t in (*tasks, AVERAGE, *sets)]
+            figures = [f"*{paper[t]:.2f}*" if t in paper else "" for t in (*tasks, *averages, *sets)]
             body.append([f"{row['name']} (cited)", *figures, *([""] if papers else []), "", ""])
             continue
         minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
         shown = f"{paper[AVERAGE]:.2f} {row['paper_name'] or ''}".strip() if paper else ""
-        figures = [_cell(cells.get(column)) for column in (*tasks, AVERAGE, *sets)]
+        figures = [_cell(cells.get(column)) for column in (*tasks, *averages, *sets)]
         body.append([row["name"], *figures, *([shown] if papers else []), seeds, minutes])
     note = "\n\n\\* No checkpoint beat the start on the selection set, so the start was kept."
     return _markdown(head, body) + (note if any(row["kept_start"] for row in rows) else "")
@@ -168,7 +170,7 @@ def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
     for found in verdicts:
         difference = found.get("difference") or {}
         clusters, seeds = difference.get("clusters") or {}, difference.get("seeds") or {}
-        metric = "" if found["metric"] == AVERAGE else f" ({found['metric']})"
+        metric = "" if found["metric"] == AVERAGE else f" ({_HEADS.get(found['metric'], found['metric'])})"
         than = found["than"] if isinstance(found["than"], str) else ", ".join(found["than"])
         rows.append(
             [

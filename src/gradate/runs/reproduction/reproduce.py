@@ -19,7 +19,7 @@ from gradate.runs.reproduction.cells import Cell, baseline_key, read_cell, recip
 from gradate.runs.reproduction.claims import evidence, judge_claims
 from gradate.runs.reproduction.memory import COMMAND, Peak, read_peaks
 from gradate.runs.reproduction.source import Source, require_same_data
-from gradate.runs.reproduction.spec import TASKS, Part, Row, Scale, TableSpec, load_table, row_recipe
+from gradate.runs.reproduction.spec import REST, TASKS, Part, Row, Scale, TableSpec, load_table, row_recipe
 from gradate.training.callbacks.observer import Observer, SilentObserver
 
 VERSION = 1
@@ -51,6 +51,7 @@ class ShownRow:
         seeds = list(self.cell.seeds.values())
         columns: dict[str, list[float | None]] = {task: [s.tasks[task] for s in seeds] for task in TASKS}
         columns[AVERAGE] = [s.average for s in seeds]
+        columns["rest"] = [_spread([s.tasks[task] for task in REST])["mean"] for s in seeds]
         for name in seeds[0].retrieval or {}:
             columns[name] = [float(np.mean(s.retrieval[name])) if s.retrieval else None for s in seeds]
         return {name: _spread(values) for name, values in columns.items()}
