@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,6 +79,9 @@ def test_runs_and_models_on_retrieval_sets(
     now = compare_systems(names, benchmark="yours", data=data, resamples=30, precision="fp32")
     for name in names:  # the same files under another name, which the run was not measured on
         assert now.values[name]["yours"] == pytest.approx(found.values[name]["mine"])
+    twin = shutil.copytree(run, tmp_path / "twin")
+    alike = compare_systems([str(run), str(twin)], benchmark="beir/mine", resamples=20)  # as written down: no data
+    assert alike.to_json()["average"]["difference"] == 0
     with pytest.raises(InputError, match="unknown benchmark"):
         compare_systems(names, benchmark="beer", data=data)
     file = run / "predictions" / "retrieval" / "mine.parquet"

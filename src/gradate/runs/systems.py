@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from gradate.data.benchmarks import SEVEN_STS, load_seven_sts
 from gradate.data.examples import Pairs
-from gradate.data.locations import DataLocations
+from gradate.data.locations import RETRIEVAL_PREFIX, DataLocations
 from gradate.data.readers import read_pairs
 from gradate.data.sts_files import STS_YEARS
 from gradate.errors import InputError
@@ -195,7 +195,8 @@ def _read_retrieval(name: str, folder: Path, benchmark: str) -> _Loaded | None:
         {file.stem: pq.read_table(file) for file in sorted((place / RETRIEVAL_FOLDER).glob("*.parquet"))}
         for place in folders.values()
     ]
-    wanted = [task for task in tables[0] if benchmark in (RETRIEVAL, task) and all(task in table for table in tables)]
+    names = tables[0] if benchmark == RETRIEVAL else (benchmark.removeprefix(RETRIEVAL_PREFIX),)
+    wanted = [task for task in names if all(task in table for table in tables)]
     if not wanted:
         return None
     scores = {task: np.stack([table[task]["after"].to_numpy() for table in tables]) for task in wanted}
