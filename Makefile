@@ -6,10 +6,10 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraint
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check format clean
+.PHONY: help demo test test-gpu setup check format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.bundled ## tune the bundled model on the starter pairs, show before and after
 	$(BIN)/gradate demo
@@ -17,6 +17,9 @@ demo: $(VENV)/.bundled ## tune the bundled model on the starter pairs, show befo
 # A process for each core, each on one thread: most tests are too small for two threads to share.
 test: check ## run the checks and the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
+
+test-gpu: $(VENV)/.dev ## run the tests that need a GPU
+	GRADATE_TEST_GPU=1 $(BIN)/python -m pytest -q tests/gpu
 
 setup: $(VENV)/.dev ## create .venv with everything a developer needs
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,20 +33,23 @@ VERSION = 1
 
 
 def read_list(path: Path) -> list[dict[str, Any]]:
-    """Tries of a file, each with `name`, `recipe`, `set`, `after` and `seed`.
+    """Tries of a file, one for each of its `seeds`, with `name`, `recipe`, `set`, `after` and `seed`.
 
     Raises:
-        SystemExit: a key that no try has, a name twice, or an `after` that does not come before.
+        SystemExit: a key that no try has, a name twice, or an `after` that does not come before with the same seed.
     """
     tries: list[dict[str, Any]] = []
+    names: list[str] = []
     for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
-        found = {"recipe": None, "set": [], "after": None, "seed": 1, **entry}
-        names = [other["name"] for other in tries]
-        if len(found) != 5 or found["recipe"] is None:
-            raise SystemExit(f"{path}: {found.get('name')!r} must have name and recipe, and may have set, after, seed")
-        if found["name"] in names or not (found["after"] is None or found["after"] in names):
-            raise SystemExit(f"{path}: {found['name']!r} stands twice, or comes before what it begins from")
-        tries.append(found)
+        found = {"recipe": None, "set": [], "after": None, "seeds": [1], **entry}
+        name, seeds = found.get("name"), found.pop("seeds")
+        if len(found) != 4 or found["recipe"] is None:
+            raise SystemExit(f"{path}: {name!r} must have name and recipe, and may have set, after, seeds")
+        known = {(other["name"], other["seed"]) for other in tries}
+        if name in names or not (found["after"] is None or all((found["after"], seed) in known for seed in seeds)):
+            raise SystemExit(f"{path}: {name!r} stands twice, or comes before what it begins from")
+        names.append(name)
+        tries += [{**found, "seed": seed} for seed in seeds]
     return tries
 
 
@@ -58,25 +62,25 @@ def run_tries(tries: Sequence[Mapping[str, Any]], results: Path, runs: Path, dat
         runs: Folder of the runs.
         data: As `gradate`'s `--data`.
     """
-    known = {entry["name"]: entry for entry in read_results(results)}
+    known = {_key(entry): entry for entry in read_results(results)}
     for one in tries:
-        if {key: known.get(one["name"], {}).get(key) for key in one} == dict(one):
+        if {key: known.get(_key(one), {}).get(key) for key in one} == dict(one):
             continue
-        print(one["name"], flush=True)
+        print(f"{one['name']}, seed {one['seed']}", flush=True)
         try:
             found = {**one, **_try(one, runs, data)}
         except GradateError as error:
             found = {**one, "failed": str(error)}
-        known[one["name"]] = found
-        listed = [known[other["name"]] for other in tries if other["name"] in known]
+        known[_key(one)] = found
+        listed = [known[_key(other)] for other in tries if _key(other) in known]
         results.parent.mkdir(parents=True, exist_ok=True)
         write_json(results, {"version": VERSION, "tries": listed})
         print(json.dumps(found), flush=True)
 
 
 def _try(one: Mapping[str, Any], runs: Path, data: Sequence[str]) -> dict[str, Any]:
-    folder = runs / _slug(one["name"])
-    begin = [] if one["after"] is None else [f"encoder={runs / _slug(one['after']) / 'model'}"]
+    folder = runs / _slug(one["name"], one["seed"])
+    begin = [] if one["after"] is None else [f"encoder={runs / _slug(one['after'], one['seed']) / 'model'}"]
     run = train(
         one["recipe"],
         out=folder,
@@ -106,21 +110,40 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
 
 def tries_table(tries: Sequence[Mapping[str, Any]]) -> str:
-    """The tries as a Markdown table, in their order."""
-    lines = ["| try | recipe, changes | selection set, start → after each stage | minutes |", "|---|---|---|---:|"]
-    for one in tries:
+    """The tries as a Markdown table, in their order: mean ± standard deviation where a try has several seeds."""
+    lines = [
+        "| try | recipe, changes | selection set, start → after each stage | seeds | min/run | on |",
+        "|---|---|---|---|---:|---|",
+    ]
+    for name in dict.fromkeys(one["name"] for one in tries):
+        seeds = [one for one in tries if one["name"] == name]
+        one = seeds[0]
         changes = [f"`{one['recipe']}`", *(f"`{change}`" for change in one["set"])]
         changes += [f"from “{one['after']}”"] if one["after"] else []
-        path = " → ".join("–" if v is None else f"{v:.2f}" for v in (one.get("start"), *one.get("values", ())))
-        shown = f"failed: {one['failed']}" if "failed" in one else path
-        seed = "" if one["seed"] == 1 else f", seed {one['seed']}"
-        cells = [one["name"] + seed, ", ".join(changes), shown, str(one.get("minutes", ""))]
+        failed = next((f"failed: {other['failed']}" for other in seeds if "failed" in other), None)
+        paths = [] if failed else list(zip(*((other["start"], *other["values"]) for other in seeds), strict=True))
+        shown = failed or " → ".join(_spread(values) for values in paths)
+        minutes = "" if failed else f"{statistics.fmean(other['minutes'] for other in seeds):.1f}"
+        machine = "" if failed else one["machine"]["device_name"]
+        cells = [name, ", ".join(changes), shown, ", ".join(str(other["seed"]) for other in seeds), minutes, machine]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines)
 
 
-def _slug(name: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in name.lower())
+def _spread(values: Sequence[float | None]) -> str:
+    defined = [value for value in values if value is not None]
+    if len(defined) < len(values):
+        return "–"
+    spread = statistics.stdev(defined) if len(defined) > 1 else 0.0
+    return f"{statistics.fmean(defined):.2f}" + (f" ± {spread:.2f}" if spread else "")
+
+
+def _key(one: Mapping[str, Any]) -> tuple[str, int]:
+    return one["name"], one["seed"]
+
+
+def _slug(name: str, seed: int) -> str:
+    return "".join(c if c.isalnum() else "-" for c in f"{name} {seed}".lower())
 
 
 def main(words: Sequence[str] | None = None) -> None:

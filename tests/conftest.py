@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+if "GRADATE_TEST_GPU" not in os.environ:
+    # What holds to the last bit holds on the CPU; a GPU's own tests are `make test-gpu`.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

@@ -99,8 +99,10 @@ def test_hard_negatives_of_several_rows() -> None:
     rows = [{"name": "static", "negatives": [looks]}, {"name": "dynamic", "negatives": [looks, looks]}]
     above, below = negatives_of_rows(rows).axes
     assert len(above.lines) == len(below.lines) == 3
-    legend = above.get_legend()
+    legend = below.get_legend()
     assert legend is not None and [text.get_text() for text in legend.get_texts()] == ["static", "dynamic"]
+    many = negatives_of_rows([{**rows[0], "name": str(number)} for number in range(5)]).axes[0]
+    assert len({(line.get_color(), line.get_linestyle()) for line in many.lines}) == 5
 
 
 def test_svg_carries_no_date_no_address_and_repeats(caplog: pytest.LogCaptureFixture) -> None:

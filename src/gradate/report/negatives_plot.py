@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle, product
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -35,18 +36,19 @@ def negatives_of_rows(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """The same for the rows of a table, a line for each seed: the mean cosine, and the share that gave way.
 
     Args:
-        rows: Rows as they are committed, with `negatives`; at most four.
+        rows: Rows as they are committed, with `negatives`: looks of every seed.
     """
     figure = new_figure(6.6, 4.8)
     above, below = figure.subplots(2, 1, sharex=True)
     quiet_axes(above, "", "", "mean cosine of queries with their negatives; a line for each seed")
     quiet_axes(below, "update", "", "queries that got other negatives, %")
-    for row, colour in zip(rows, (MUTED, BLUE, ORANGE, GREEN), strict=False):
+    styles = cycle(product(("-", "--", ":"), (MUTED, BLUE, ORANGE, GREEN)))
+    for row, (line, colour) in zip(rows, styles, strict=False):
         for number, looks in enumerate(row["negatives"]):
             steps, label = [look["step"] for look in looks], row["name"] if number == 0 else None
             cosines = [look["mean_cosine"] for look in looks]
-            above.plot(steps, cosines, "o-", color=colour, label=label, markersize=2.5, linewidth=1.0)
+            above.plot(steps, cosines, line, color=colour, linewidth=1.0)
             shares = [100 * look["replaced"] / look["queries"] for look in looks]
-            below.plot(steps, shares, "o-", color=colour, markersize=2.5, linewidth=1.0)
-    above.legend(frameon=False, fontsize=8, labelcolor=INK)
+            below.plot(steps, shares, line, color=colour, label=label, linewidth=1.0)
+    below.legend(loc="upper left", frameon=False, fontsize=8, labelcolor=INK)
     return figure

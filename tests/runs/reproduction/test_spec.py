@@ -22,6 +22,7 @@ def parts(name: str) -> list[Part]:
 
 def test_the_tables_of_the_paper_and_three_more() -> None:
     assert {"table-1", "table-3", "table-4", "table-5", "table-6", "batch-size", "deviations", "noise"} <= set(TABLES)
+    assert {"codiemb", "conan", "best-small"} <= set(TABLES)
     assert {"codiemb", "conan"} <= set(TABLES)
     with pytest.raises(InputError, match="did you mean 'table-1'"):
         load_table("table1")

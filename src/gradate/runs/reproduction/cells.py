@@ -104,9 +104,9 @@ def recipe_key(recipe: Recipe) -> str:
     return _digest(json.dumps(mapping, sort_keys=True))
 
 
-def baseline_key(name: str) -> str:
-    """The same for a system without training."""
-    return _digest(f"baseline {name}")
+def baseline_key(name: str, retrieval: Sequence[str] = ()) -> str:
+    """The same for a system without training, and the retrieval sets it is measured on."""
+    return _digest(" ".join(("baseline", name, *retrieval)))
 
 
 def read_cell(folder: Path, key: str) -> Cell | None:

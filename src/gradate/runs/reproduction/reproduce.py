@@ -240,7 +240,7 @@ def _stand(job: _Job, row: Row) -> ShownRow:
             job.missing.append({"row": f"{row.group}: {row.name}", "seed": 0, "reason": reason})
         return ShownRow(row, None, peak)
     recipe = row_recipe(job.part, row)
-    key = baseline_key(str(row.baseline)) if recipe is None else recipe_key(recipe)
+    key = baseline_key(str(row.baseline), job.part.retrieval) if recipe is None else recipe_key(recipe)
     cell = read_cell(job.cells, key)
     wanted = job.seeds if recipe is not None or row.baseline == "shallow" else (0,)
     lacking = [seed for seed in wanted if cell is None or seed not in cell.seeds]
