@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from gradate.models.graded import GradedModel
 from gradate.objectives.config import ObjectiveConfig
 from gradate.runs.negatives import with_own_ranking
 from gradate.runs.resolve import stage_examples
+from gradate.runs.run import train
 from gradate.training.hard_negatives import NegativesConfig
 from gradate.training.stage import Stage
 from gradate.training.task import TaskConfig
@@ -46,3 +48,31 @@ def test_only_what_asks_for_it_is_ranked_anew(tmp_path: Path, monkeypatch: pytes
         vectors = np.asarray(model.encode([query, *pool], normalize_embeddings=True))
         cosines = vectors[1:] @ vectors[0]
         assert list(cosines) == sorted(cosines, reverse=True)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_names_the_rows_that_its_encoder_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADATE_CACHE", str(tmp_path / "cache"))
+    tiny_encoder(tmp_path / "encoder")
+    recipe = """
+    encoder: {encoder}
+    stages:
+      - source: scifact
+        objective: {{name: info-nce}}
+        negatives: {{count: 1, pool: 3, skip: 0, ranked_by: {by}}}
+        epochs: 1
+        batch_size: 2
+        selection: null
+    evaluation: {{source: none}}
+    """
+    found = {}
+    for by in ("encoder", "tf-idf"):
+        path = tmp_path / f"{by}.yaml"
+        path.write_text(recipe.format(encoder=tmp_path / "encoder", by=by), encoding="utf-8")
+        data = [f"beir/scifact={write_beir(tmp_path / by / 'scifact')}"]
+        train(str(path), out=tmp_path / f"run-{by}", data=data)
+        found[by] = json.loads((tmp_path / f"run-{by}" / "data.json").read_text())
+    assert "ranked_by_encoder" not in found["tf-idf"]
+    (ranked,) = found["encoder"]["ranked_by_encoder"]["stage-1"].values()
+    assert ranked != found["encoder"]["stages"][0]["fingerprint"]
+    assert found["encoder"]["stages"] == found["tf-idf"]["stages"], "what was read is the same"

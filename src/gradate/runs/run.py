@@ -192,6 +192,17 @@ def _describe(examples: Examples) -> dict[str, Any]:
     return {**known, "scale": None if scale is None else str(scale), "fingerprint": examples.fingerprint()}
 
 
+def _note_ranking(path: Path, number: int, given: Sequence[Examples], ranked: Sequence[Examples]) -> None:
+    """Add to the run's data what a stage trains on whose negatives its encoder has ranked."""
+    anew = {
+        found.name: found.fingerprint() for before, found in zip(given, ranked, strict=True) if found is not before
+    }
+    data = read_json(path)
+    if anew and data is not None:
+        data.setdefault("ranked_by_encoder", {})[f"stage-{number}"] = anew
+        write_json(path, data)
+
+
 @contextmanager
 def _status(folder: Path) -> Iterator[None]:
     write_status(folder, "running")
@@ -278,7 +289,10 @@ def _train_stages(
         beside = job.resolved.beside[i - 1]
         updates = planned_updates(stage, examples, beside)
         job.observer.stage_started(i, len(recipe.stages), stage, updates)
-        examples, beside = with_own_ranking(model, stage, examples, beside, job.locations)
+        ranked = with_own_ranking(model, stage, examples, beside, job.locations)
+        if main:
+            _note_ranking(folder / "data.json", i, (examples, *beside), (ranked[0], *ranked[1]))
+        examples, beside = ranked
         result = _shared_first_stage(job, model, log) if i == 1 and stage.is_convex else None
         if result is None:
             result = run_stage(
