@@ -80,11 +80,16 @@ def test_decoders_read_their_last_token_there_too(kind: str, tmp_path: Path) -> 
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
 
 
-@pytest.mark.parametrize("wrap", ["plain", "cached", "matryoshka"])
-@pytest.mark.parametrize("config", [*GRADED, INFO_NCE], ids=lambda config: config.title)
+@pytest.mark.parametrize(
+    ("config", "wrap"),
+    [
+        pytest.param(config, wrap, id=f"{config.title}-{wrap}")
+        for config in (*GRADED, INFO_NCE)
+        for wrap in ("plain", "cached", "matryoshka")
+        if wrap != "matryoshka" or not (config.needs_head or config.name in ("mid-info-nce", "sum"))
+    ],
+)
 def test_gradients_are_those_of_the_cpu(config: ObjectiveConfig, wrap: str) -> None:
-    if wrap == "matryoshka" and (config.needs_head or config.name in ("mid-info-nce", "sum")):
-        pytest.skip("this objective has one width alone")
     encoder = plain_encoder()
     torch.manual_seed(0)
     head = PairHead(DIMENSION, outputs=4 if config.name == "cross-entropy" else 1) if config.needs_head else None

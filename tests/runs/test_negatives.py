@@ -73,6 +73,6 @@ def test_a_run_names_the_rows_that_its_encoder_ranked(tmp_path: Path, monkeypatc
         train(str(path), out=tmp_path / f"run-{by}", data=data)
         found[by] = json.loads((tmp_path / f"run-{by}" / "data.json").read_text())
     assert "ranked_by_encoder" not in found["tf-idf"]
-    (ranked,) = found["encoder"]["ranked_by_encoder"]["stage-1"].values()
-    assert ranked != found["encoder"]["stages"][0]["fingerprint"]
+    (ranked,), read = found["encoder"]["ranked_by_encoder"]["stage-1"], found["encoder"]["stages"][0]
+    assert ranked["name"] == read["name"] and ranked["fingerprint"] != read["fingerprint"]
     assert found["encoder"]["stages"] == found["tf-idf"]["stages"], "what was read is the same"

@@ -194,9 +194,7 @@ def _describe(examples: Examples) -> dict[str, Any]:
 
 def _note_ranking(path: Path, number: int, given: Sequence[Examples], ranked: Sequence[Examples]) -> None:
     """Add to the run's data what a stage trains on whose negatives its encoder has ranked."""
-    anew = {
-        found.name: found.fingerprint() for before, found in zip(given, ranked, strict=True) if found is not before
-    }
+    anew = [_describe(found) for before, found in zip(given, ranked, strict=True) if found is not before]
     data = read_json(path)
     if anew and data is not None:
         data.setdefault("ranked_by_encoder", {})[f"stage-{number}"] = anew
@@ -209,7 +207,7 @@ def _status(folder: Path) -> Iterator[None]:
     try:
         yield
     except (Interrupted, KeyboardInterrupt) as error:
-        detail = str(error) or "stopped before an update was made"
+        detail = str(error) or "stopped while no stage was training"
         write_status(folder, "interrupted", f"{detail}; go on with --resume")
         raise Interrupted(f"{folder}: {detail} (go on with --resume)") from None
     except OSError as error:
