@@ -151,3 +151,14 @@ def test_values_that_cannot_be_read_are_refused(arguments, said, gradate, traini
     assert answer.code == 2
     assert said in answer.err
     assert not asked
+
+
+def test_a_dry_run_cuts_documents_short_and_says_so(gradate, training):
+    document = "word " * 500
+    batch = [{"query": "how do i pay", "positive": document, "negative": document}]
+    stage = {"source": "scifact", "pairs": 1, "updates": 1, "first_batch": batch}
+    training(Plan("stages: []\n", (), (), {"name": "bundled"}, (stage,)))
+    answer = gradate("train", "codiemb", "--out", "runs/x", "--dry-run")
+    assert "…" in answer.out and answer.out.count("word") < 100
+    whole = gradate("train", "codiemb", "--out", "runs/x", "--dry-run", "--json").json
+    assert whole["stages"][0]["first_batch"][0]["negative"] == document

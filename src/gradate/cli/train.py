@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -96,13 +97,20 @@ def train(
             _show_run(output, result)
 
 
+ROW_CHARACTERS = 600
+"""Of a previewed row: documents beside their negatives would fill screens. --json has them whole."""
+
+
 def _show_plan(output: Output, plan: Plan) -> None:
     found = plan.to_json()
     shown: list[RenderableType] = [plan.recipe.rstrip(), "", "encoder", facts(plan.encoder)]
     for number, stage in enumerate(plan.stages, start=1):
         batch = stage["first_batch"]
         summary = {name: value for name, value in stage.items() if value is not batch}
-        rows = [tuple(row.values()) for row in batch]
+        width = ROW_CHARACTERS // len(batch[0])
+        rows = [
+            [shorten(v, width, placeholder="…") if isinstance(v, str) else v for v in row.values()] for row in batch
+        ]
         shown += ["", f"stage {number}", facts(summary), "", "first batch", table(tuple(batch[0]), rows)]
     output.result(found, *shown)
 
